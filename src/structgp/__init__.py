@@ -1,0 +1,73 @@
+"""Gaussian processes that scale by structure: exact where it can be, linear where it can be.
+
+Names are loaded when they are first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "gp": ["GP"],
+    "fitted": ["Fitted"],
+    "parameters": ["Parametrised", "fixed", "learned", "parameter"],
+    "supports": ["interval", "nonnegative", "orthonormal", "positive", "real", "simplex", "unit_interval"],
+    "priors": ["Beta", "Gamma", "HalfCauchy", "HalfNormal", "InverseGamma", "LogNormal", "Normal", "Prior", "Uniform"],
+    "kernels.algebra": ["Kernel", "Product", "Scaled", "Sum"],
+    "kernels.metrics": ["CholeskyMetric", "FactorMetric", "GivensMetric", "orthonormalise", "random_rotation"],
+    "kernels.stationary": [
+        "GammaExponential",
+        "Matern",
+        "Matern12",
+        "Matern32",
+        "Matern52",
+        "Matern72",
+        "ProductMatern",
+        "RationalQuadratic",
+        "Sinc",
+        "SquaredExponential",
+    ],
+    "kernels.oscillating": ["Cosine", "DampedOscillator", "Periodic", "SpectralMixture"],
+    "kernels.nonstationary": [
+        "ArcSine",
+        "Constant",
+        "HalfSpace",
+        "HalfSpaceOverlap",
+        "HypothesisClass",
+        "IntegratedWiener",
+        "Linear",
+        "Polynomial",
+        "Spline",
+        "ThinPlate",
+        "White",
+        "Wiener",
+    ],
+    "kernels.views": ["On", "Project", "Warp"],
+    "kernels.changepoint": ["ChangePoint"],
+    "means": ["Basis", "ConstantMean", "FunctionMean", "LinearMean", "ZeroMean", "polynomial"],
+    "likelihoods.base": ["Likelihood"],
+    "likelihoods.gaussian": ["Gaussian"],
+    "inputs": ["Grid", "Points", "Times", "as_inputs"],
+    "structure.dense": ["covariance"],
+    "io": ["load"],
+    "estimators": ["GPRegressor"],
+}
+_MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}
+__all__ = ["__version__", *_MODULE_OF]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULE_OF:
+        value = getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
+        globals()[name] = value
+        return value
+    if name == "metrics":
+        return importlib.import_module(".metrics", __name__)
+    raise AttributeError(f"module 'structgp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "metrics"])

@@ -1,0 +1,83 @@
+"""Array aliases, double precision, and the notation that the code shares with the literature.
+
+| paper    | code              | meaning                                             |
+|----------|-------------------|-----------------------------------------------------|
+| x, z     | ``x``, ``z``      | two points, each of shape (D,)                      |
+| X, X*    | ``X``, ``Xs``     | training and new inputs, (N, D)                     |
+| K        | ``K``             | prior covariance of f at the inputs                 |
+| R        | ``R``             | noise variances of the observations                 |
+| C        | ``C``             | K + R, covariance of the observations               |
+| w, h     | ``w``, ``h``      | a Gaussian site exp(h f − ½ w f²)                   |
+| α        | ``alpha``         | C⁻¹ (y − m)                                         |
+| L        | ``L``             | lower Cholesky factor                               |
+| ℓ, σ_f²  | lengthscale, variance | scale of the input, of the function             |
+| σ_n²     | noise             | variance of the observation noise                   |
+| Φ, β     | ``Phi``, ``beta`` | basis functions at the inputs, and their weights    |
+| θ        | ``theta``         | the free (unconstrained) parameters as one vector   |
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+Scalar = Float[Array, ""]
+Point = Float[Array, "D"]
+Numbers = Float[Array, "..."]
+Seed = int | np.random.Generator | None
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def double_precision(function: Callable[P, T]) -> Callable[P, T]:
+    """Run `function` with 64-bit JAX, whatever the caller's setting, which stays as it was."""
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        with jax.enable_x64(True):
+            return function(*args, **kwargs)
+
+    return wrapped
+
+
+def is_traced(value: Any) -> bool:
+    """Whether `value` is inside a JAX transformation, so that it cannot be looked at."""
+    return isinstance(value, jax.core.Tracer)
+
+
+def as_float(value: Any) -> Any:
+    """A float64 NumPy array; what JAX is already tracing or holding passes through."""
+    if isinstance(value, jax.Array) or not isinstance(value, (int, float, complex, list, tuple, np.ndarray, np.generic)):
+        return value
+    return np.asarray(value, dtype=np.float64)
+
+
+def generator(seed: Seed) -> np.random.Generator:
+    """A NumPy generator from an integer seed or from a generator, which is used as it is."""
+    return seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
+
+
+class PlainFunction(eqx.Module):
+    """A function without parameters as part of a value."""
+
+    function: Callable[..., Any] = eqx.field(static=True)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)
+
+    def __repr__(self) -> str:
+        return getattr(self.function, "__name__", repr(self.function))
+
+
+def as_callable(function: Any) -> Any:
+    """A callable that can be part of a value: one with parameters as it is, any other as a static part."""
+    if not callable(function):
+        raise TypeError(f"a function is needed, got {function!r}")
+    return function if isinstance(function, eqx.Module) else PlainFunction(function)

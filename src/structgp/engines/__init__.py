@@ -1,0 +1,1 @@
+"""How it is computed: one file an algorithm."""

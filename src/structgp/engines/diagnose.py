@@ -1,0 +1,59 @@
+"""Why a covariance could not be factorised, in words that help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..inputs import Inputs
+from ..parameters import leaves
+from ..posterior import Data
+from ..structure.dense import covariance
+
+MOST_ROWS = 1500  # an eigendecomposition of more would take longer than a user waits for a message
+
+
+def why_not_positive(model: Any, inputs: Inputs, data: Data) -> str:
+    """The kernel, the direction in which its covariance fails, the parameter that is extreme, and what to do."""
+    X = np.asarray(inputs.points)[:MOST_ROWS]
+    K = np.asarray(jax.jit(covariance_of)(model.kernel, X))
+    parts = [f"the covariance of {model.kernel!r} could not be factorised"]
+    if not np.isfinite(K).all():
+        i, j = np.argwhere(~np.isfinite(K))[0]
+        parts.append(f"it is {K[i, j]} between rows {i} and {j} of X")
+    elif not np.isfinite(data.y).all() or np.abs(data.y).max() > 1e150:
+        parts.append("y holds values too large to square")
+    else:
+        value, direction = (part[..., 0] for part in np.linalg.eigh(0.5 * (K + K.T)))
+        i, j = sorted(np.argsort(-np.abs(direction))[:2]) if len(K) > 1 else (0, 0)
+        distance = np.linalg.norm(X[i] - X[j])
+        parts.append(f"its smallest eigenvalue is {value:.3g}, mostly between rows {i} and {j} of X, {distance:.3g} apart")
+    extreme = _most_extreme(model, X)
+    if extreme:
+        parts.append(extreme)
+    return "; ".join(parts) + ". Merge rows that coincide, raise the noise, or hold the parameter with fixed(...) or bounds"
+
+
+def covariance_of(kernel: Any, X: Any) -> Any:
+    """K at the rows of X."""
+    return covariance(kernel, X, X)
+
+
+def _most_extreme(model: Any, X: np.ndarray) -> str:
+    """The parameter whose size is furthest from one in units of the data, if it is far."""
+    spread = max(float(np.ptp(X)) if X.size else 1.0, 1e-300)
+    scores = []
+    for leaf in leaves(model):
+        unit = spread if "lengthscale" in leaf.path or "period" in leaf.path else 1.0
+        sizes = np.abs(np.atleast_1d(np.asarray(leaf.value))) / unit
+        sizes = sizes[(sizes > 0) & np.isfinite(sizes)]
+        if sizes.size:
+            scores.append((float(np.abs(np.log10(sizes)).max()), leaf))
+    score, leaf = max(scores, key=lambda item: item[0], default=(0.0, None))
+    return (
+        f"{leaf.path} = {np.asarray(leaf.value):.3g} is extreme"
+        if leaf is not None and score > 4 and np.ndim(leaf.value) == 0
+        else ""
+    )

@@ -1,0 +1,73 @@
+"""Which algorithm runs: every form that the prior has here, what it costs, and why the others cannot be had."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..inputs import Inputs
+from ..kernels.algebra import Kernel
+from ..structure.base import No
+from .base import Cost, Engine
+from .cholesky import Cholesky
+
+ENGINES: tuple[Engine, ...] = (Cholesky(),)
+
+
+@dataclasses.dataclass(frozen=True)
+class Offer:
+    """One algorithm: its cost, or the reason why it does not apply."""
+
+    engine: Engine
+    cost: Cost | None = None
+    reason: str | None = None
+
+    def __str__(self) -> str:
+        if self.cost is None:
+            return f"{self.engine.name:<10} no: {self.reason}"
+        return f"{self.engine.name:<10} exact   {units(self.cost.flops, 'flop'):>9}   {units(self.cost.bytes, 'B'):>7}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The offers that were compared, the chosen one first."""
+
+    offers: tuple[Offer, ...]
+
+    @property
+    def engine(self) -> Engine:
+        """The algorithm that runs."""
+        return self.offers[0].engine
+
+    def __str__(self) -> str:
+        return "\n".join(str(offer) for offer in self.offers)
+
+    __repr__ = __str__
+
+
+def plan(kernel: Kernel, inputs: Inputs, structure: str = "auto") -> Plan:
+    """Compare the algorithms for a kernel on inputs: the cheapest first, or the one for the structure that is asked for."""
+    offers = [_offer(engine, kernel, inputs) for engine in ENGINES]
+    known = [engine.structure for engine in ENGINES]
+    if structure not in ("auto", *known):
+        raise ValueError(f"structure must be 'auto' or one of {known}, got {structure!r}")
+    if structure != "auto":
+        asked = offers[known.index(structure)]
+        if asked.reason:
+            raise ValueError(f"structure={structure!r} cannot be had: {asked.reason}; structure='auto' takes the best that can")
+        return Plan((asked, *(offer for offer in offers if offer is not asked)))
+    cost = lambda offer: offer.cost.flops if offer.cost else float("inf")
+    return Plan(tuple(sorted(offers, key=cost)))
+
+
+def _offer(engine: Engine, kernel: Kernel, inputs: Inputs) -> Offer:
+    form = engine.form(kernel, inputs)
+    return Offer(engine, reason=form.reason) if isinstance(form, No) else Offer(engine, engine.cost(kernel, inputs))
+
+
+def units(value: float, unit: str) -> str:
+    """A number with a prefix: 42 kflop, 20 kB."""
+    for prefix in ("", "k", "M", "G", "T", "P"):
+        if value < 1000:
+            break
+        value /= 1000
+    return f"{value:.3g} {prefix}{unit}"

@@ -1,0 +1,272 @@
+"""A Gaussian process given data: predictions, samples, and what the data had to say."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ._types import Seed, double_precision, generator
+from .engines.basis import Weights, columns
+from .engines.cholesky import CholeskyConditional
+from .engines.plan import Plan
+from .inputs import Inputs, as_inputs
+from .learn.maximise import Learning
+from .linalg.cholesky import lapack_threads
+from .parameters import leaves
+from .posterior import Conditional, Data, Moments, Prediction
+
+if TYPE_CHECKING:
+    from .gp import GP
+
+CHUNK_BYTES = 64e6  # size of the cross-covariance that prediction holds at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """A GP conditioned on data, with learned parameters when it comes from `fit` (then `learning` says how)."""
+
+    gp: GP
+    inputs: Inputs
+    data: Data
+    plan: Plan
+    conditional: Conditional
+    weights: Weights
+    log_evidence: float
+    learning: Learning | None = None
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel with its values."""
+        return self.gp.kernel
+
+    @property
+    def likelihood(self) -> Any:
+        """The likelihood with its values."""
+        return self.gp.likelihood
+
+    @double_precision
+    def predict(self, X: Any, covariance: bool = False) -> Prediction:
+        """The belief about f at new places: mean and variance, and the joint covariance if asked for.
+
+        However many places there are, memory stays bounded unless the covariance is asked for.
+        """
+        Xs = self._new_points(X)
+        if covariance:
+            mean, joint = (np.asarray(part) for part in _joint(self.gp, self.conditional, self.weights, Xs, self._targets))
+            return Prediction(self._shaped(mean), self._spread(np.diagonal(joint)), self.likelihood, joint)
+        with lapack_threads(len(self.inputs)):
+            mean, variance = self._in_chunks(_marginals, Xs)
+        return Prediction(self._shaped(mean), self._spread(variance), self.likelihood)
+
+    @double_precision
+    def sample(self, X: Any, n: int = 1, seed: Seed = None, observed: bool = False) -> np.ndarray:
+        """n joint draws of f at new places, (n, M) or (n, M, T); with `observed` of new observations, noise included."""
+        if n < 1:
+            raise ValueError(f"n must be at least 1 sample, got {n}")
+        rng = generator(seed)
+        prediction = self.predict(X, covariance=True)
+        assert prediction.covariance is not None
+        root = square_root(prediction.covariance)
+        draws = rng.standard_normal((n, root.shape[1], self._targets))
+        f = np.einsum("mr,nrt->nmt", root, draws) + prediction.mean.reshape(1, len(prediction), -1)
+        f = f[..., 0] if prediction.mean.ndim == 1 else f
+        return self.likelihood.sample(rng, f) if observed else f
+
+    @double_precision
+    def gradient(self, X: Any) -> np.ndarray:
+        """The gradient of the posterior mean in the inputs at new places, (M, D) or (M, D, T)."""
+        Xs = self._new_points(X)
+        slopes = np.asarray(_mean_gradient(self.gp, self.conditional, self.weights, Xs, self._targets))
+        return slopes[:, 0] if self._single else np.moveaxis(slopes, 1, 2)
+
+    @double_precision
+    def leave_one_out(self) -> Moments:
+        """Mean and variance of each observation given all the others, without refitting: y − α/(C⁻¹)ᵢᵢ and 1/(C⁻¹)ᵢᵢ."""
+        precision, alpha = (np.asarray(part) for part in _precision_parts(self._dense(), self.weights, self._targets))
+        y = self.data.y
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean, variance = y - alpha / precision[:, None], 1 / precision
+        unseen = ~np.asarray(self.data.seen)
+        mean[unseen], variance[unseen] = np.nan, np.nan
+        return Moments(self._shaped(mean), self._spread(variance))
+
+    @property
+    @double_precision
+    def degrees_of_freedom(self) -> float:
+        """tr[K C⁻¹]: how many parameters the smoother uses, those of basis functions included."""
+        precision, _ = (np.asarray(part) for part in _precision_parts(self._dense(), self.weights, self._targets))
+        seen = np.asarray(self.data.seen)
+        noise = 1 / np.asarray(self._dense().sites.precision)[seen]
+        return float(seen.sum() - np.sum(noise * precision[seen]))
+
+    @double_precision
+    def equivalent_kernel(self, X: Any) -> np.ndarray:
+        """How much each observation counts in the mean at new places, (M, N): mean = weights @ y for a zero mean."""
+        return np.asarray(_equivalent_kernel(self.gp, self._dense(), self.weights, self._new_points(X), self._targets))
+
+    @double_precision
+    def basis_weights(self) -> Moments:
+        """The posterior of the weights of the mean's basis functions (and of what the kernel leaves free)."""
+        mean = np.asarray(self.weights.mean)
+        if not len(mean):
+            raise ValueError("this model has no basis functions: give GP a mean=Basis(...)")
+        covariance = np.asarray(self.weights.covariance())
+        prior = np.asarray(getattr(self.gp.mean, "mean", 0.0))
+        mean = (
+            mean + np.broadcast_to(prior, mean.shape[:1])[:, None]
+            if np.ndim(prior) == 0
+            else mean + _padded(prior, len(mean))[:, None]
+        )
+        return Moments(self._shaped(mean), covariance)
+
+    @double_precision
+    def update(self, X: Any, y: Any, noise: Any = None, missing: str = "error") -> Fitted:
+        """The process given more data, with the parameters it has."""
+        new = as_inputs(X)
+        self._check_dimension(new)
+        data = self.gp._read(y, noise, missing, new)
+        if data.y.shape[1] != self._targets:
+            raise ValueError(f"update: y has {data.y.shape[1]} targets, but the model was given {self._targets}")
+        return self.gp._extended(self, new, data)
+
+    def save(self, path: Any) -> None:
+        """Write the model to one file that `structgp.load` reads; nothing in it can be executed."""
+        from .io import save
+
+        save(self, path)
+
+    def summary(self) -> str:
+        """A table of the parameters and an account of the fit."""
+        rows = [("parameter", "value", "")]
+        for leaf in leaves(self.gp):
+            note = (
+                "fixed"
+                if leaf.fixed
+                else f"tied to {leaf.follows}"
+                if leaf.follows
+                else f"prior {leaf.prior}"
+                if leaf.prior
+                else ""
+            )
+            if self.learning and leaf.path in {
+                name.split("[")[0] if np.ndim(leaf.value) else name for name in self.learning.at_bound
+            }:
+                note = (note + " at a bound").strip()
+            rows.append((leaf.path, np.array2string(np.asarray(leaf.value), precision=4, threshold=12), note))
+        width = max(len(name) for name, _, _ in rows)
+        table = [f"{name:<{width}}  {value:>12}  {note}".rstrip() for name, value, note in rows]
+        seen = int(np.sum(self.data.seen))
+        lines = [repr(self.gp), "", *table, "", f"log evidence   {self.log_evidence:.6g}  ({seen} observations)"]
+        lines.append(f"engine         {self.plan.engine.name}")
+        if float(getattr(self.conditional, "jitter", 0.0)) > 0:
+            lines.append(f"jitter         {float(self.conditional.jitter):.1e} was added to the prior variance")  # type: ignore[attr-defined]
+        if self.learning:
+            lines.append(f"learning       {self.learning}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"Fitted({self.gp!r}, {len(self.inputs)} places, log evidence {self.log_evidence:.6g})"
+
+    @property
+    def _targets(self) -> int:
+        return self.data.y.shape[1]
+
+    @property
+    def _single(self) -> bool:
+        return self.data.flat
+
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        return values[:, 0] if self._single else values
+
+    def _spread(self, variance: np.ndarray) -> np.ndarray:
+        return variance if self._single else np.repeat(variance[:, None], self._targets, axis=1)
+
+    def _new_points(self, X: Any) -> np.ndarray:
+        new = as_inputs(X, allow_empty=True)
+        self._check_dimension(new)
+        return np.asarray(new.points)
+
+    def _check_dimension(self, new: Inputs) -> None:
+        if new.dimension != self.inputs.dimension:
+            raise ValueError(
+                f"X has {new.dimension} columns, but the model was given {self.inputs.dimension}: pass the same inputs in the same order"
+            )
+
+    def _in_chunks(self, function: Any, Xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Run over the rows in pieces of a few sizes, so that nothing grows with their number and little is compiled."""
+        size = int(2 ** np.clip(np.floor(np.log2(CHUNK_BYTES / (8 * max(len(self.inputs), 1)))), 4, 14))
+        means, spreads = [np.zeros((0, self._targets))], [np.zeros(0)]
+        for at in range(0, len(Xs), size):
+            piece = Xs[at : at + size]
+            padded = min(size, max(16, 2 ** int(np.ceil(np.log2(len(piece))))))
+            filled = np.concatenate([piece, np.repeat(piece[:1], padded - len(piece), axis=0)])
+            mean, variance = function(self.gp, self.conditional, self.weights, filled, self._targets)
+            means.append(np.asarray(mean)[: len(piece)])
+            spreads.append(np.asarray(variance)[: len(piece)])
+        return np.concatenate(means), np.concatenate(spreads)
+
+    def _dense(self) -> CholeskyConditional:
+        if not isinstance(self.conditional, CholeskyConditional):
+            raise ValueError("this is computed from the whole covariance: condition with structure='dense' to have it")
+        return self.conditional
+
+
+def _padded(values: np.ndarray, count: int) -> np.ndarray:
+    return np.concatenate([values, np.zeros(count - len(values))])
+
+
+def square_root(covariance: np.ndarray) -> np.ndarray:
+    """R with R Rᵀ = covariance, for one that is only semi-definite up to rounding."""
+    values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+def _combine(gp: Any, weights: Weights, means: Any, X: Any, T: int) -> tuple[Any, Any]:
+    """The mean of f, and ρ = φ − m_Φ through which the uncertain weights enter."""
+    known, Phi = columns(gp, X)
+    rho = Phi - means[:, T:]
+    return known[:, None] + means[:, :T] + rho @ weights.mean, jax.scipy.linalg.solve_triangular(
+        weights.factor, rho.T, lower=True
+    )
+
+
+@functools.partial(jax.jit, static_argnames="T")
+def _marginals(gp: Any, conditional: Conditional, weights: Weights, X: Any, T: int) -> tuple[Any, Any]:
+    means, variance = conditional.at(X)
+    mean, U = _combine(gp, weights, means, X, T)
+    return mean, variance + jnp.sum(U * U, axis=0)
+
+
+@functools.partial(jax.jit, static_argnames="T")
+def _joint(gp: Any, conditional: Conditional, weights: Weights, X: Any, T: int) -> tuple[Any, Any]:
+    means, covariance = conditional.joint(X)
+    mean, U = _combine(gp, weights, means, X, T)
+    return mean, covariance + U.T @ U
+
+
+@functools.partial(jax.jit, static_argnames="T")
+def _mean_gradient(gp: Any, conditional: Conditional, weights: Weights, X: Any, T: int) -> Any:
+    mean_at = lambda x: _combine(gp, weights, conditional.at(x[None])[0], x[None], T)[0][0]
+    return jax.vmap(jax.jacrev(mean_at))(X)
+
+
+@functools.partial(jax.jit, static_argnames="T")
+def _precision_parts(conditional: CholeskyConditional, weights: Weights, T: int) -> tuple[Any, Any]:
+    """The diagonal of C_β⁻¹ and C_β⁻¹y, with the basis weights integrated out."""
+    inverse = conditional.inverse()
+    alpha, basis = conditional.alpha[:, :T], conditional.alpha[:, T:]
+    U = jax.scipy.linalg.solve_triangular(weights.factor, basis.T, lower=True)
+    return jnp.diagonal(inverse) - jnp.sum(U * U, axis=0), alpha - basis @ weights.mean
+
+
+@functools.partial(jax.jit, static_argnames="T")
+def _equivalent_kernel(gp: Any, conditional: CholeskyConditional, weights: Weights, X: Any, T: int) -> Any:
+    means = conditional.at(X)[0]
+    _, Phi = columns(gp, X)
+    rho = Phi - means[:, T:]
+    return conditional.weights(X) + rho @ jax.scipy.linalg.cho_solve((weights.factor, True), conditional.alpha[:, T:].T)

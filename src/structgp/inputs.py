@@ -1,0 +1,245 @@
+"""Where we look: inputs whose type says what is known about their layout.
+
+`as_inputs` reads an array or a table once, at the door. What it learns is in the type it returns (`Times` are sorted, a
+`Grid` has axes), and nobody checks again.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import narwhals as nw
+import numpy as np
+from jaxtyping import Float, Int
+
+from ._types import is_traced
+
+
+class Inputs(eqx.Module):
+    """N places, each with D coordinates, in the caller's order."""
+
+    @property
+    @abc.abstractmethod
+    def points(self) -> Float[Any, "N D"]:
+        """The coordinates as a table, one row for each place."""
+
+    def __len__(self) -> int:
+        return self.points.shape[0]
+
+    @property
+    def dimension(self) -> int:
+        """D, the number of coordinates."""
+        return self.points.shape[1]
+
+
+class Points(Inputs):
+    """Places without a known layout."""
+
+    X: Float[Any, "N D"]
+
+    @property
+    def points(self) -> Float[Any, "N D"]:
+        return self.X
+
+    def __repr__(self) -> str:
+        return f"Points({len(self)} × {self.dimension})"
+
+
+class Times(Inputs):
+    """Places on a line: sorted, with the order that leads back, and whether they are evenly spaced."""
+
+    t: Float[Any, N]  # ascending
+    order: Int[Any, N]  # t = caller's values[order]
+    regular: bool = eqx.field(static=True, default=False)
+
+    @property
+    def points(self) -> Float[Any, "N D"]:
+        return self.t[self.rank][:, None]
+
+    @property
+    def rank(self) -> Int[Any, N]:
+        """Where each of the caller's rows stands in the sorted order."""
+        rank = np.empty(len(self.order), dtype=np.intp)
+        rank[np.asarray(self.order)] = np.arange(len(self.order))
+        return rank
+
+    def __len__(self) -> int:
+        return self.t.shape[0]
+
+    def __repr__(self) -> str:
+        return f"Times({len(self)}{', regular' if self.regular else ''})"
+
+
+class Grid(Inputs):
+    """The cells of a Cartesian grid: all of them, or those that are present, in the caller's order.
+
+    >>> Grid([0.0, 1.0], [10.0, 20.0, 30.0])
+    Grid(2 × 3)
+    >>> Grid.from_points([[1.0, 20.0], [0.0, 10.0], [0.0, 30.0]])
+    Grid(2 × 3, 3 of 6 cells present)
+    """
+
+    axes: tuple[Float[Any, G], ...]
+    cells: Int[Any, N] | None = None  # flat index of each row, None: all cells, last axis fastest
+    shape: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, *axes: Any, cells: Any = None) -> None:
+        if not axes:
+            raise ValueError("Grid needs at least one axis, as in Grid([0, 1, 2], [0.0, 0.5])")
+        self.axes = tuple(_axis(axis, i) for i, axis in enumerate(axes))
+        self.shape = tuple(len(axis) for axis in self.axes)
+        self.cells = None if cells is None else np.asarray(cells, dtype=np.intp)
+
+    @classmethod
+    def from_points(cls, X: Any) -> Grid:
+        """The grid spanned by the distinct values of each column of a table of points in any order, holes allowed."""
+        X, _ = read_table(X, "X")
+        axes, where = zip(*(np.unique(column, return_inverse=True) for column in X.T), strict=True)
+        shape = tuple(len(axis) for axis in axes)
+        cells = np.ravel_multi_index(where, shape)
+        if len(np.unique(cells)) < len(cells):
+            raise ValueError(
+                f"{len(cells) - len(np.unique(cells))} rows repeat a cell of the grid: average them first, or pass the points as they are"
+            )
+        complete = len(cells) == np.prod(shape) and np.array_equal(cells, np.arange(len(cells)))
+        return cls(*axes, cells=None if complete else cells)
+
+    @property
+    def points(self) -> Float[Any, "N D"]:
+        index = np.arange(np.prod(self.shape)) if self.cells is None else self.cells
+        return np.stack([axis[i] for axis, i in zip(self.axes, np.unravel_index(index, self.shape), strict=True)], axis=1)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every cell is present."""
+        return self.cells is None or len(self.cells) == np.prod(self.shape)
+
+    def __len__(self) -> int:
+        return int(np.prod(self.shape)) if self.cells is None else len(self.cells)
+
+    def __repr__(self) -> str:
+        sizes = " × ".join(map(str, self.shape))
+        return f"Grid({sizes})" if self.complete else f"Grid({sizes}, {len(self)} of {np.prod(self.shape)} cells present)"
+
+
+def as_inputs(X: Any, name: str = "X", allow_empty: bool = False) -> Inputs:
+    """Read inputs: an array (N,) or (N, D), a table, or `Inputs`, which pass through.
+
+    >>> as_inputs([3.0, 1.0, 2.0])
+    Times(3, regular)
+    >>> as_inputs([[0.0, 1.0], [2.0, 3.0]])
+    Points(2 × 2)
+    """
+    if isinstance(X, Inputs):
+        return X
+    if is_traced(X):
+        return Points(X if X.ndim == 2 else X[:, None])
+    table, _ = read_table(X, name, allow_empty)
+    return as_times(table[:, 0]) if table.shape[1] == 1 and len(table) else Points(table)
+
+
+def as_times(values: Float[np.ndarray, N]) -> Times:
+    """Sort places on a line and see whether they are evenly spaced, to within rounding of the values themselves."""
+    order = np.argsort(values, kind="stable")
+    t = values[order]
+    gaps = np.diff(t)
+    tolerance = 4 * np.finfo(float).eps * np.abs(t).max()
+    regular = len(t) > 1 and gaps.min() > 0 and np.ptp(gaps) <= tolerance + 1e-12 * gaps.mean()
+    return Times(t, order, bool(regular))
+
+
+def duplicates(inputs: Inputs) -> int:
+    """How many rows repeat an earlier one."""
+    return len(inputs) - len(np.unique(np.asarray(inputs.points), axis=0))
+
+
+def read_table(X: Any, name: str = "X", allow_empty: bool = False) -> tuple[Float[np.ndarray, "N D"], list[str] | None]:
+    """A table of finite numbers and its column names, if it has any; anything else gets one clear message."""
+    array, columns = read_numbers(X, name)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise ValueError(
+            f"{name} must have one row for each observation and one column for each input, got shape {array.shape}"
+        )
+    if array.shape[0] == 0 and not allow_empty:
+        raise ValueError(f"{name} is empty: at least one row is needed")
+    if array.shape[1] == 0:
+        raise ValueError(f"{name} has no columns: at least one input is needed")
+    bad = ~np.isfinite(array)
+    if bad.any():
+        rows, cols = np.nonzero(bad)
+        labels = [columns[c] if columns else str(c) for c in np.unique(cols)]
+        raise ValueError(
+            f"{name} has {describe_bad(array)} (rows {few(np.unique(rows))}; columns {few(labels)}): "
+            "inputs must be known; drop these rows or fill them in"
+        )
+    return array, columns
+
+
+def read_numbers(values: Any, name: str) -> tuple[np.ndarray, list[str] | None]:
+    """A float64 array from an array or a data frame (pandas, polars, Arrow …), with its column names."""
+    frame = nw.from_native(values, allow_series=True, pass_through=True)
+    columns = None
+    if isinstance(frame, nw.LazyFrame):
+        raise TypeError(f"{name} is a lazy frame: collect it first")
+    if isinstance(frame, nw.DataFrame):
+        columns = [str(column) for column in frame.columns]
+        text = [
+            c
+            for c in frame.columns
+            if not (frame[c].dtype.is_numeric() or frame[c].dtype == nw.Boolean or frame[c].dtype == nw.Object)
+        ]
+        if text:
+            kinds = ", ".join(f"{c!r} ({frame[c].dtype})" for c in text[:4])
+            raise TypeError(f"{name} has columns that are not numeric: {kinds}; encode them as numbers or leave them out")
+        values = frame.to_numpy()
+    elif isinstance(frame, nw.Series):
+        values = frame.to_numpy()
+    if hasattr(values, "toarray") and hasattr(values, "tocsr"):
+        raise TypeError(f"{name} is a sparse matrix, but dense data are needed: pass {name}.toarray()")
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise ValueError(f"{name} is ragged: every row needs the same number of columns") from None
+    if array.ndim == 0:
+        raise ValueError(
+            f"{name} must be an array, got the single value {values!r}; reshape your data to one row per observation"
+        )
+    if array.dtype.kind == "c":
+        raise ValueError(f"{name}: complex data not supported; pass real and imaginary parts as columns of their own")
+    if array.dtype.kind in "mM":
+        raise TypeError(
+            f"{name} holds dates or durations: convert them to numbers first, for instance days since the first one"
+        )
+    try:
+        return array.astype(np.float64), columns
+    except (TypeError, ValueError) as error:
+        kind = TypeError if "argument must be" in str(error) else ValueError
+        raise kind(f"{name} must be numeric: {error}") from None
+
+
+def describe_bad(array: np.ndarray) -> str:
+    """'3 NaN and 1 infinite value': what is wrong, counted; scikit-learn's users look for the word NaN or infinity."""
+    nan, inf = int(np.isnan(array).sum()), int(np.isinf(array).sum())
+    parts = [f"{nan} NaN"] if nan else []
+    parts += [f"{inf} infinity"] if inf else []
+    return " and ".join(parts)
+
+
+def few(items: Sequence[Any] | np.ndarray, most: int = 5) -> str:
+    """The first few of a list, and how many more there are."""
+    shown = ", ".join(str(item) for item in list(items)[:most])
+    return shown if len(items) <= most else f"{shown}, … {len(items) - most} more"
+
+
+def _axis(values: Any, i: int) -> np.ndarray:
+    axis, _ = read_table(values, f"axis {i} of the grid")
+    if axis.shape[1] != 1:
+        raise ValueError(f"axis {i} of the grid must be one column of values, got shape {axis.shape}")
+    if len(np.unique(axis)) < len(axis):
+        raise ValueError(f"axis {i} of the grid repeats a value: each coordinate may stand on it once")
+    return axis[:, 0]

@@ -1,0 +1,1 @@
+"""What we believe of a function before seeing it."""

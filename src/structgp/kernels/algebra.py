@@ -1,0 +1,146 @@
+"""Kernels as values in an algebra: sums, products, scalings."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import numbers
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import Numbers, Point, Scalar, is_traced
+from ..parameters import Parametrised, fixed, parameter
+from ..supports import positive
+
+
+class Kernel(Parametrised):
+    """A covariance function: k(x, z) for two points, and the parameters it depends on."""
+
+    @abc.abstractmethod
+    def between(self, x: Point, z: Point) -> Scalar:
+        """The covariance of f(x) and f(z), for two points of shape (D,)."""
+
+    def null_space(self, x: Point) -> Numbers:
+        """The functions that this prior leaves free altogether, at one point: an array (p,), empty for a proper prior."""
+        return jnp.zeros(0)
+
+    def __call__(self, x: Any, z: Any) -> Any:
+        """The covariance of f(x) and f(z); points with one coordinate may be numbers."""
+        return self.between(jnp.atleast_1d(x), jnp.atleast_1d(z))
+
+    def __add__(self, other: Any) -> Kernel:
+        return Sum((self, other)) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: Any) -> Kernel:
+        if isinstance(other, Kernel):
+            return Product((self, other))
+        return Scaled(self, fixed(other)) if _is_number(other) else NotImplemented
+
+    def __rmul__(self, other: Any) -> Kernel:
+        return Scaled(self, fixed(other)) if _is_number(other) else NotImplemented
+
+    def on(self, *dims: int) -> Kernel:
+        """This kernel on some of the coordinates only."""
+        from .views import On
+
+        return On(self, dims)
+
+    def __repr__(self) -> str:
+        hidden = ("notes", "ties")
+        fields = [(f.name, getattr(self, f.name)) for f in dataclasses.fields(self) if f.name not in hidden]
+        return f"{type(self).__name__}({', '.join(f'{name}={show(value)}' for name, value in fields if value is not None)})"
+
+
+class Sum(Kernel):
+    """The covariance of a sum of independent functions."""
+
+    terms: tuple[Kernel, ...] = eqx.field(converter=lambda terms: _flat(terms, Sum, "terms"))
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        return sum(term.between(x, z) for term in self.terms)
+
+    def null_space(self, x: Point) -> Numbers:
+        return jnp.concatenate([term.null_space(x) for term in self.terms])
+
+    def __repr__(self) -> str:
+        return " + ".join(map(repr, self.terms))
+
+
+class Product(Kernel):
+    """The covariance of a product of independent functions."""
+
+    factors: tuple[Kernel, ...] = eqx.field(converter=lambda factors: _flat(factors, Product, "factors"))
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        value = self.factors[0].between(x, z)
+        for factor in self.factors[1:]:
+            value = value * factor.between(x, z)
+        return value
+
+    def null_space(self, x: Point) -> Numbers:
+        for factor in self.factors:
+            if factor.null_space(x).size:
+                raise ValueError(
+                    f"{type(factor).__name__} leaves some functions free, so a product with it is not defined; "
+                    "add it instead, or use IntegratedWiener"
+                )
+        return jnp.zeros(0)
+
+    def __repr__(self) -> str:
+        return " * ".join(f"({f!r})" if isinstance(f, Sum) else repr(f) for f in self.factors)
+
+
+class Scaled(Kernel):
+    """A kernel times a positive number; written ``2.0 * kernel`` the number is not learned."""
+
+    kernel: Kernel
+    scale: Numbers = parameter(1.0, positive)
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        return self.scale * self.kernel.between(x, z)
+
+    def null_space(self, x: Point) -> Numbers:
+        return self.kernel.null_space(x)
+
+    def __repr__(self) -> str:
+        inner = f"({self.kernel!r})" if isinstance(self.kernel, Sum) else repr(self.kernel)
+        return f"{show(self.scale)} * {inner}"
+
+
+def one_coordinate(kernel: Kernel, x: Any) -> Any:
+    """The only coordinate of a point, for kernels that live on a line."""
+    if x.shape[-1] != 1:
+        raise ValueError(
+            f"{type(kernel).__name__} acts on one input, but the inputs have {x.shape[-1]} columns: "
+            f"choose one with {type(kernel).__name__}(...).on(0)"
+        )
+    return x[..., 0]
+
+
+def show(value: Any) -> str:
+    """A number, an array or a nested value as it would be typed."""
+    if is_traced(value) or isinstance(value, (str, Parametrised, eqx.Module)):
+        return str(value) if is_traced(value) else repr(value)
+    if isinstance(value, tuple):
+        return "(" + ", ".join(show(item) for item in value) + ("," if len(value) == 1 else "") + ")"
+    if callable(value):
+        return getattr(value, "__name__", repr(value))
+    array = np.asarray(value)
+    return f"{array:.4g}" if array.ndim == 0 else "[" + ", ".join(show(item) for item in array) + "]"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) or (np.ndim(value) == 0 and not isinstance(value, (str, Parametrised)))
+
+
+def _flat(parts: Any, kind: type, attribute: str) -> tuple[Kernel, ...]:
+    """(a + b) + c is one sum of three; a part with notes of its own stays as it is."""
+    flat: list[Kernel] = []
+    for part in parts:
+        if not isinstance(part, Kernel) and not isinstance(part, eqx.Module):
+            raise TypeError(f"{kind.__name__} needs kernels, got {part!r}")
+        flat += getattr(part, attribute) if isinstance(part, kind) and not part.ties else [part]
+    return tuple(flat)

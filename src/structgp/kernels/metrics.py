@@ -1,0 +1,144 @@
+"""Distances for radial kernels: d² = (x − z)ᵀ Σ (x − z), each metric a linear map into a space where Σ is the identity.
+
+Give one in place of a lengthscale: ``Matern52(lengthscale=FactorMetric(...))``.
+
+- `CholeskyMetric`: Σ = UᵀU with U upper triangular, D(D+1)/2 numbers.
+- `GivensMetric`: Σ = V diag(ℓ)⁻² Vᵀ with V a product of plane rotations, in the order (1,2), (1,3), …, (D−1,D). Angles that
+  are uniform do not make V uniform over the rotations when D ≥ 3; `random_rotation` draws from the uniform (Haar) law.
+- `FactorMetric`: Σ = ΛΛᵀ + diag(ℓ)⁻², D(k+1) numbers.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import Numbers, Seed, generator
+from ..parameters import Parametrised, parameter
+from ..supports import positive, real
+from .algebra import show
+
+
+class Metric(Parametrised):
+    """A way to measure distance between inputs."""
+
+    @abc.abstractmethod
+    def embed(self, x: Numbers) -> Numbers:
+        """Points (…, D) mapped to where the distance is the plain one."""
+
+    def matrix(self) -> Any:
+        """Σ, the matrix of the quadratic form."""
+        embedded = self.embed(jnp.eye(self.dimension))
+        return embedded @ embedded.T
+
+    @property
+    @abc.abstractmethod
+    def dimension(self) -> int:
+        """The number of input columns."""
+
+
+class CholeskyMetric(Metric):
+    """Σ = UᵀU: `diagonal` is the diagonal of U, `above` its entries above the diagonal, row by row."""
+
+    diagonal: Numbers = parameter((1.0, 1.0), positive)
+    above: Numbers = parameter((0.0,), real)
+
+    def __check_init__(self) -> None:
+        D = len(self.diagonal)
+        if len(self.above) != D * (D - 1) // 2:
+            raise ValueError(
+                f"CholeskyMetric in {D} dimensions needs {D * (D - 1) // 2} entries above the diagonal, got {len(self.above)}"
+            )
+
+    @classmethod
+    def from_matrix(cls, matrix: Any) -> CholeskyMetric:
+        """The metric with a given positive definite Σ."""
+        U = np.linalg.cholesky(np.asarray(matrix, dtype=float)).T
+        return cls(np.diag(U), U[np.triu_indices(len(U), 1)])
+
+    @property
+    def dimension(self) -> int:
+        return len(self.diagonal)
+
+    def embed(self, x: Numbers) -> Numbers:
+        rows, columns = np.triu_indices(self.dimension, 1)
+        U = jnp.diag(jnp.asarray(self.diagonal)).at[rows, columns].set(self.above)
+        return x @ U.T
+
+    def __repr__(self) -> str:
+        return f"CholeskyMetric(diagonal={show(self.diagonal)}, above={show(self.above)})"
+
+
+class GivensMetric(Metric):
+    """Σ = V diag(ℓ)⁻² Vᵀ: lengthscales along axes turned by D(D−1)/2 angles."""
+
+    lengthscales: Numbers = parameter((1.0, 1.0), positive)
+    angles: Numbers = parameter((0.0,), real)
+
+    def __check_init__(self) -> None:
+        D = len(self.lengthscales)
+        if len(self.angles) != D * (D - 1) // 2:
+            raise ValueError(f"GivensMetric in {D} dimensions needs {D * (D - 1) // 2} angles, got {len(self.angles)}")
+
+    @property
+    def dimension(self) -> int:
+        return len(self.lengthscales)
+
+    def rotation(self) -> Any:
+        """V, the product of the plane rotations."""
+        V = jnp.eye(self.dimension)
+        for angle, (i, j) in zip(self.angles, zip(*np.triu_indices(self.dimension, 1), strict=True), strict=True):
+            c, s = jnp.cos(angle), jnp.sin(angle)
+            V = V.at[:, [i, j]].set(jnp.stack([c * V[:, i] + s * V[:, j], c * V[:, j] - s * V[:, i]], axis=1))
+        return V
+
+    def embed(self, x: Numbers) -> Numbers:
+        return x @ self.rotation() / self.lengthscales
+
+    def __repr__(self) -> str:
+        return f"GivensMetric(lengthscales={show(self.lengthscales)}, angles={show(self.angles)})"
+
+
+class FactorMetric(Metric):
+    """Σ = ΛΛᵀ + diag(ℓ)⁻²: a few directions that matter together, and each axis by itself."""
+
+    loadings: Numbers = parameter(((0.0,), (0.0,)), real)
+    lengthscales: Numbers = parameter((1.0, 1.0), positive)
+
+    def __check_init__(self) -> None:
+        if np.ndim(self.loadings) != 2 or np.shape(self.loadings)[0] != len(self.lengthscales):
+            raise ValueError(
+                f"FactorMetric needs loadings of shape (D, k) and D lengthscales, got {np.shape(self.loadings)} "
+                f"and {np.shape(self.lengthscales)}"
+            )
+
+    @property
+    def dimension(self) -> int:
+        return len(self.lengthscales)
+
+    def embed(self, x: Numbers) -> Numbers:
+        return jnp.concatenate([x / self.lengthscales, x @ self.loadings], axis=-1)
+
+    def __repr__(self) -> str:
+        return f"FactorMetric(loadings={show(self.loadings)}, lengthscales={show(self.lengthscales)})"
+
+
+def orthonormalise(matrix: Any) -> np.ndarray:
+    """The nearest matrix with orthonormal columns (for a vector: of unit length) that spans the same space."""
+    array = np.asarray(matrix, dtype=float)
+    if array.ndim == 1:
+        norm = np.linalg.norm(array)
+        if norm == 0:
+            raise ValueError("a direction of zero length cannot be normalised")
+        return array / norm
+    U, _, Vt = np.linalg.svd(array, full_matrices=False)
+    return U @ Vt
+
+
+def random_rotation(dimension: int, seed: Seed = None) -> np.ndarray:
+    """An orthonormal matrix from the uniform (Haar) law over the orthogonal group."""
+    Q, R = np.linalg.qr(generator(seed).standard_normal((dimension, dimension)))
+    return Q * np.sign(np.diag(R))

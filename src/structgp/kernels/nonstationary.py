@@ -1,0 +1,243 @@
+"""Kernels that know where they are: trends, random walks, splines, networks, half-spaces."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import betainc
+
+from .._types import Numbers, Point, Scalar, as_callable
+from ..parameters import parameter
+from ..supports import nonnegative, positive, real, simplex
+from .algebra import Kernel, one_coordinate
+
+
+def whole_number(value: Any) -> int:
+    """An order or a degree: 1, 2, 3, …"""
+    if int(value) != value or value < 1:
+        raise ValueError(f"an order or degree must be a whole number of at least 1, got {value}")
+    return int(value)
+
+
+class Constant(Kernel):
+    """k = variance: an unknown level."""
+
+    variance: Numbers = parameter(1.0, positive)
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        return self.variance * jnp.ones(())
+
+
+class Linear(Kernel):
+    """k = Σ variance_d (x_d − c_d)(z_d − c_d): a straight line (plane) through zero at the centre c."""
+
+    variance: Numbers = parameter(1.0, positive)
+    center: Numbers = parameter(0.0, real)
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        return jnp.sum(self.variance * (x - self.center) * (z - self.center))
+
+
+class Polynomial(Kernel):
+    """k = variance · (xᵀz + offset)^degree."""
+
+    variance: Numbers = parameter(1.0, positive)
+    offset: Numbers = parameter(1.0, nonnegative)
+    degree: int = eqx.field(static=True, default=2, kw_only=True, converter=whole_number)
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        return self.variance * (jnp.sum(x * z) + self.offset) ** self.degree
+
+
+class White(Kernel):
+    """k = variance where x equals z, else 0: a function that is fresh at every point, the same each time one looks there."""
+
+    variance: Numbers = parameter(1.0, positive)
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        return self.variance * jnp.all(x == z)
+
+
+class IntegratedWiener(Kernel):
+    """The (order−1)-fold integral of Brownian motion that starts at zero at `start` and runs both ways from there.
+
+    k = variance · ∫₀^a (a−u)^{m−1} (b−u)^{m−1} du / (m−1)!², a ≤ b the distances from the start on the same side.
+    """
+
+    variance: Numbers = parameter(1.0, positive)
+    order: int = eqx.field(static=True, default=2, kw_only=True, converter=whole_number)
+    start: float = eqx.field(static=True, default=0.0, kw_only=True, converter=float)
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        return self.variance * integrated_wiener(
+            one_coordinate(self, x) - self.start, one_coordinate(self, z) - self.start, self.order
+        )
+
+
+class Wiener(Kernel):
+    """k = variance · min(a, b): Brownian motion from `start`, both ways."""
+
+    variance: Numbers = parameter(1.0, positive)
+    start: float = eqx.field(static=True, default=0.0, kw_only=True, converter=float)
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        return self.variance * integrated_wiener(one_coordinate(self, x) - self.start, one_coordinate(self, z) - self.start, 1)
+
+
+class Spline(Kernel):
+    """The smoothing spline: `IntegratedWiener` plus a polynomial of degree order−1 about which nothing is known.
+
+    The posterior mean minimises Σ(f−y)² + λ∫(f^(order))² with λ = noise/variance, and does not depend on `start`; set it near
+    the data for the best conditioning.
+    """
+
+    variance: Numbers = parameter(1.0, positive)
+    order: int = eqx.field(static=True, default=2, kw_only=True, converter=whole_number)
+    start: float = eqx.field(static=True, default=0.0, kw_only=True, converter=float)
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        return self.variance * integrated_wiener(
+            one_coordinate(self, x) - self.start, one_coordinate(self, z) - self.start, self.order
+        )
+
+    def null_space(self, x: Point) -> Numbers:
+        return (one_coordinate(self, x) - self.start) ** jnp.arange(self.order)
+
+
+def integrated_wiener(x: Any, z: Any, m: int) -> Any:
+    """The covariance of the (m−1)-fold integrated Wiener process of unit intensity, started at 0 in both directions."""
+    a, d = jnp.minimum(jnp.abs(x), jnp.abs(z)), jnp.abs(x - z)
+    terms = (math.comb(m - 1, k) * d ** (m - 1 - k) * a ** (m + k) / (m + k) for k in range(m))
+    return jnp.where(x * z > 0, sum(terms) / math.factorial(m - 1) ** 2, 0.0)
+
+
+class ThinPlate(Kernel):
+    """The thin-plate spline in one, two or three dimensions: bending energy ∫ Σ (∂²f)² as the prior, planes left free.
+
+    The radial function of the plate is positive definite only against planes. Taking out its values at a simplex of D+1
+    anchors (the origin and one point along each axis, at distance `scale`) makes it a covariance; because planes are free,
+    the posterior does not depend on the anchors. Put `scale` near the size of the domain for the best conditioning.
+    """
+
+    variance: Numbers = parameter(1.0, positive)
+    scale: float = eqx.field(static=True, default=1.0, kw_only=True, converter=float)
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        D = x.shape[-1]
+        if D > 3:
+            raise ValueError(f"ThinPlate is defined for one to three inputs, but the inputs have {D} columns")
+        anchors = np.vstack([np.zeros(D), np.eye(D)])
+        x, z = x / self.scale, z / self.scale
+        p, q = _barycentric(x), _barycentric(z)
+        to_x = jnp.stack([_plate(x - anchor, D) for anchor in anchors])
+        to_z = jnp.stack([_plate(z - anchor, D) for anchor in anchors])
+        among = jnp.stack([jnp.stack([_plate(jnp.asarray(a - b), D) for b in anchors]) for a in anchors])
+        return self.variance * (_plate(x - z, D) - p @ to_z - q @ to_x + p @ among @ q)
+
+    def null_space(self, x: Point) -> Numbers:
+        return _barycentric(x / self.scale)
+
+
+def _barycentric(x: Any) -> Any:
+    """The planes that are one at one anchor and zero at the others."""
+    return jnp.concatenate([1 - jnp.sum(x, keepdims=True), x])
+
+
+def _plate(difference: Any, D: int) -> Any:
+    """Green's function of the squared Laplacian in D = 1, 2, 3 dimensions."""
+    r2 = jnp.sum(difference**2)
+    safe = jnp.where(r2 > 0, r2, 1.0)
+    values = {1: safe**1.5 / 12, 2: safe * jnp.log(safe) / (16 * jnp.pi), 3: -jnp.sqrt(safe) / (8 * jnp.pi)}
+    return jnp.where(r2 > 0, values[D], 0.0)
+
+
+class ArcSine(Kernel):
+    """An infinite network of error-function units: k = variance · 2/π · asin(2x̃ᵀΣz̃ / √((1+2x̃ᵀΣx̃)(1+2z̃ᵀΣz̃))), x̃ = (1, x)."""
+
+    weight_variance: Numbers = parameter(1.0, positive)
+    bias_variance: Numbers = parameter(1.0, positive)
+    variance: Numbers = parameter(1.0, positive)
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        inner = lambda a, b: self.bias_variance + jnp.sum(self.weight_variance * a * b)
+        ratio = 2 * inner(x, z) / jnp.sqrt((1 + 2 * inner(x, x)) * (1 + 2 * inner(z, z)))
+        return self.variance * 2 / jnp.pi * jnp.arcsin(ratio)
+
+
+class HypothesisClass(Kernel):
+    """Labels by a random hypothesis: k = variance · Σ p(h) h(x) h(z) = variance · (1 − 2 P[h(x) ≠ h(z)]).
+
+    `hypotheses` maps a point to an array of ±1, one for each hypothesis; `weights` are their probabilities.
+    """
+
+    hypotheses: Any = eqx.field(converter=as_callable)
+    weights: Numbers = parameter((0.5, 0.5), simplex)
+    variance: Numbers = parameter(1.0, positive)
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        return self.variance * jnp.sum(self.weights * self.hypotheses(x) * self.hypotheses(z))
+
+
+class HalfSpace(Kernel):
+    """Labels by a random half-space: k = variance · (1 − 2 P[the boundary parts x from z]).
+
+    The boundary's nearest point to the origin is uniform over a ball of `radius` (or, with ``support="box"``, over the cube
+    of that half-width); all inputs must have norm at most `radius`. In many dimensions the kernel tends to a constant:
+    `HalfSpaceOverlap` does not.
+    """
+
+    radius: float = eqx.field(static=True, default=1.0, converter=float)
+    variance: Numbers = parameter(1.0, positive)
+    support: str = eqx.field(static=True, default="ball", kw_only=True)
+
+    def __check_init__(self) -> None:
+        if self.support not in ("ball", "box"):
+            raise ValueError(f"HalfSpace: support must be 'ball' or 'box', got {self.support!r}")
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        D = x.shape[-1]
+        total = (2 * self.radius) ** D if self.support == "box" else _ball(D) * self.radius**D
+        parting = _separating(x) + _separating(z) - 2 * _separating_both(x, z)
+        return self.variance * (1 - 2 * parting / total)
+
+
+class HalfSpaceOverlap(Kernel):
+    """k = variance · volume of the half-space boundaries that part both x and z from the origin, plus a bias."""
+
+    variance: Numbers = parameter(1.0, positive)
+    bias: Numbers = parameter(1.0, nonnegative)
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        return self.variance * _separating_both(x, z) + self.bias
+
+
+def _ball(D: int) -> Any:
+    """The volume of the unit ball."""
+    return math.exp(D / 2 * math.log(math.pi) - math.lgamma(D / 2 + 1))
+
+
+def _separating(x: Any) -> Any:
+    """Boundaries between x and the origin: their nearest points fill the ball whose diameter is the segment from 0 to x."""
+    D = x.shape[-1]
+    return _ball(D) * (jnp.sum(x * x) / 4) ** (D / 2)
+
+
+def _separating_both(x: Any, z: Any) -> Any:
+    """The common part of the two balls: two caps, by the angles at x and at z of the triangle 0, x, z."""
+    same = jnp.all(x == z)
+    apart = jnp.where(same, x + 1.0, z)  # any other point, so that no angle is undefined
+    return jnp.where(same, _separating(x), _cap(x, apart) + _cap(apart, x))
+
+
+def _cap(x: Any, z: Any) -> Any:
+    """The part of the ball of x beyond the plane in which the two spheres meet."""
+    D = x.shape[-1]
+    edge, norm2 = x - z, jnp.sum(x * x)
+    adjacent, length2 = jnp.sum(x * edge), jnp.sum(edge * edge)
+    cos2 = adjacent**2 / jnp.where(norm2 > 0, norm2 * length2, 1.0)
+    half = 0.5 * betainc((D + 1) / 2, 0.5, jnp.clip(1 - cos2, 0.0, 1.0))
+    return jnp.where(norm2 > 0, _separating(x) * jnp.where(adjacent >= 0, half, 1 - half), 0.0)

@@ -1,0 +1,82 @@
+"""Kernels that look at the input through something: some coordinates, a direction, a warp."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import Numbers, Point, Scalar, as_callable
+from ..parameters import parameter
+from ..supports import orthonormal
+from .algebra import Kernel, Sum, show
+
+
+def _dims(dims: Any) -> tuple[int, ...]:
+    chosen = tuple(int(d) for d in np.atleast_1d(np.asarray(dims)))
+    if len(set(chosen)) != len(chosen) or min(chosen, default=-1) < 0:
+        raise ValueError(f"On needs distinct columns counted from 0, got {dims}")
+    return chosen
+
+
+class On(Kernel):
+    """A kernel on some of the coordinates: ``On(Matern32(), 0)``, ``Matern32().on(0, 2)``."""
+
+    kernel: Kernel
+    dims: tuple[int, ...] = eqx.field(static=True, default=(0,), converter=_dims)
+
+    def select(self, x: Numbers) -> Numbers:
+        """The coordinates (…, d) that the kernel sees."""
+        if max(self.dims) >= x.shape[-1]:
+            raise ValueError(
+                f"On(dims={self.dims}) needs column {max(self.dims)}, but the inputs have {x.shape[-1]} columns (0 to {x.shape[-1] - 1})"
+            )
+        return x[..., list(self.dims)]
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        return self.kernel.between(self.select(x), self.select(z))
+
+    def null_space(self, x: Point) -> Numbers:
+        return self.kernel.null_space(self.select(x))
+
+    def __repr__(self) -> str:
+        inner = f"({self.kernel!r})" if isinstance(self.kernel, Sum) else repr(self.kernel)
+        return f"{inner}.on({', '.join(map(str, self.dims))})"
+
+
+class Project(Kernel):
+    """A kernel of wᵀx: along a unit vector (D,), or on the plane spanned by orthonormal columns (D, q)."""
+
+    kernel: Kernel
+    direction: Numbers = parameter((1.0,), orthonormal)
+
+    def project(self, x: Numbers) -> Numbers:
+        """The coordinates (…, q) along the directions."""
+        W = jnp.reshape(self.direction, (np.shape(self.direction)[0], -1))
+        if W.shape[0] != x.shape[-1]:
+            raise ValueError(f"Project has a direction in {W.shape[0]} dimensions but the inputs have {x.shape[-1]} columns")
+        return x @ W
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        return self.kernel.between(self.project(x), self.project(z))
+
+    def null_space(self, x: Point) -> Numbers:
+        return self.kernel.null_space(self.project(x))
+
+    def __repr__(self) -> str:
+        return f"Project({self.kernel!r}, direction={show(self.direction)})"
+
+
+class Warp(Kernel):
+    """A kernel of g(x): `function` maps a point (D,) to a point, and may have parameters of its own."""
+
+    kernel: Kernel
+    function: Any = eqx.field(converter=as_callable)
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        return self.kernel.between(jnp.atleast_1d(self.function(x)), jnp.atleast_1d(self.function(z)))
+
+    def null_space(self, x: Point) -> Numbers:
+        return self.kernel.null_space(jnp.atleast_1d(self.function(x)))

@@ -1,0 +1,103 @@
+"""The function that learning climbs: log evidence plus log prior of the parameters, and its gradient."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._types import double_precision
+from ..engines.base import Engine
+from ..engines.basis import integrate, sites_of
+from ..engines.cholesky import Cholesky
+from ..inputs import Inputs
+from ..linalg.cholesky import HostSolution, solve_on_host
+from ..parameters import log_prior, with_free
+from ..posterior import Data, Model
+from ..structure.dense import covariance, variances
+
+LOWEST = -1e25  # stands for a density of zero, which a line search can step back from
+
+
+class Objective:
+    """log p(y | θ) + log p(θ) and its gradient, for one model, one set of data and one engine."""
+
+    def __init__(self, model: Model, inputs: Inputs, data: Data, engine: Engine) -> None:
+        self.model, self.inputs, self.data, self.engine = model, inputs, data, engine
+        self._on_host = isinstance(engine, Cholesky) and jax.default_backend() == "cpu"
+
+    @double_precision
+    def __call__(self, theta: Float[Any, P]) -> tuple[float, Float[np.ndarray, P]]:
+        evaluate = self._by_lapack if self._on_host else self._by_autodiff
+        value, gradient = evaluate(jnp.asarray(theta))
+        if np.isfinite(value) and np.isfinite(gradient).all():
+            return float(value), np.asarray(gradient)
+        return LOWEST, np.zeros(len(theta))
+
+    def _by_autodiff(self, theta: Array) -> tuple[Any, Any]:
+        return _value_and_gradient(theta, self.model, self.inputs, self.data, self.engine)
+
+    def _by_lapack(self, theta: Array) -> tuple[Any, Any]:
+        arguments = (theta, self.model, self.inputs.points, self.data)
+        B, w, T, scale = _assemble(*arguments)
+        solution = solve_on_host(np.array(B), np.asarray(w), np.asarray(T), float(scale))
+        del B
+        return (np.nan, np.zeros(len(theta))) if solution is None else _pull_back(*arguments, solution)
+
+
+def log_evidence(model: Model, inputs: Inputs, data: Data, engine: Engine) -> Float[Array, ""]:
+    """log p(y), with the weights of basis functions integrated out."""
+    X = jnp.asarray(inputs.points)
+    sites = sites_of(model, X, data, _mean_prior_variance(model, X))
+    log_det, gram = engine.log_det_and_gram(engine.form(model.kernel, inputs), sites)
+    return integrate(model, log_det, gram, jnp.sum(data.seen), data.y.shape[1], X.shape[1])[0]
+
+
+@functools.partial(jax.jit, static_argnames="engine")
+@functools.partial(jax.value_and_grad, argnums=0)
+def _value_and_gradient(theta: Array, model: Model, inputs: Inputs, data: Data, engine: Engine) -> Array:
+    at = with_free(model, theta)
+    return log_evidence(at, inputs, data, engine) + log_prior(at)
+
+
+def _mean_prior_variance(model: Model, X: Array) -> Array:
+    return jnp.mean(variances(model.kernel, X))
+
+
+def _pieces(theta: Array, model: Model, X: Array, data: Data) -> tuple[Array, Array, Array]:
+    """K, the precisions and the targets: everything that reaches the dense solver."""
+    at = with_free(model, theta)
+    sites = sites_of(at, X, data, jax.lax.stop_gradient(_mean_prior_variance(at, X)))
+    return covariance(at.kernel, X, X), sites.precision, sites.targets
+
+
+@jax.jit
+def _assemble(theta: Array, model: Model, X: Array, data: Data) -> tuple[Array, Array, Array, Array]:
+    K, w, T = _pieces(theta, model, X, data)
+    S = jnp.sqrt(w)
+    return jnp.eye(len(w)) + S[:, None] * K * S[None, :], w, T, jnp.mean(jnp.diagonal(K))
+
+
+@jax.jit
+def _pull_back(theta: Array, model: Model, X: Array, data: Data, solution: HostSolution) -> tuple[Array, Array]:
+    """The objective and its gradient from C⁻¹: dlog|C| = tr C⁻¹dC and d(TᵀC⁻¹T) = dTᵀα + αᵀdT − αᵀdC α."""
+
+    def summed_up(theta: Array, log_det: Array, gram: Array) -> Array:
+        at = with_free(model, theta)
+        return integrate(at, log_det, gram, jnp.sum(data.seen), data.y.shape[1], X.shape[1])[0] + log_prior(at)
+
+    arguments = (theta, jnp.asarray(solution.log_det), jnp.asarray(solution.gram))
+    value, (direct, to_log_det, to_gram) = jax.value_and_grad(summed_up, argnums=(0, 1, 2))(*arguments)
+    to_gram = 0.5 * (to_gram + to_gram.T)
+    (_, w, _), pull = jax.vjp(lambda theta: _pieces(theta, model, X, data), theta)
+    S, alpha = jnp.sqrt(w), solution.alpha
+    to_C = to_log_det * S[:, None] * solution.inverse * S[None, :] - (alpha @ to_gram) @ alpha.T
+    # LAPACK fills one triangle of the inverse. K is symmetric, so that triangle counted twice is the whole adjoint.
+    row, column = jnp.arange(len(w))[:, None], jnp.arange(len(w))[None, :]
+    to_C = jnp.where(row < column, 2 * to_C, jnp.where(row == column, to_C, 0.0))
+    to_w = jnp.where(w > 0, -jnp.diagonal(to_C) / jnp.where(w > 0, w, 1.0) ** 2, 0.0)
+    return value, direct + pull((to_C, to_w, 2 * alpha @ to_gram))[0]

@@ -1,0 +1,223 @@
+"""Learning by climbing: L-BFGS-B on value and gradient, from several starts, with an account of how it ended."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._types import double_precision
+from ..linalg.cholesky import lapack_threads
+from ..parameters import Leaf, free_bounds, free_names, free_vector, learned_leaves, with_free
+from ..posterior import Data, Model
+from ..supports import Orthonormal, Real
+from .evidence import LOWEST, Objective
+from .initialise import candidates
+
+WIDTH = np.log(1e6)  # how far from the start a parameter may go, on the scale of θ
+TOLERANCE = 1e-9  # relative change of the objective for each observation
+SPREAD = 1.0  # standard deviation of the restarts on the scale of θ
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One climb."""
+
+    theta: np.ndarray
+    value: float
+    gradient: np.ndarray
+    evaluations: int
+    converged: bool
+    message: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Learning:
+    """How learning ended."""
+
+    objective: float  # log evidence + log prior
+    gradient_norm: float  # largest entry on the scale of θ, for each observation
+    evaluations: int
+    seconds: float
+    converged: bool
+    message: str
+    restarts: int
+    spread: float  # between the best and the worst end of the climbs
+    at_bound: tuple[str, ...]
+
+    def __str__(self) -> str:
+        ended = "converged" if self.converged else f"stopped: {self.message}"
+        text = f"{ended} after {self.evaluations} evaluations, {self.seconds:.2f} s; largest gradient {self.gradient_norm:.1e}"
+        if self.restarts:
+            text += f"; {self.restarts} restarts ended within {self.spread:.3g} of each other"
+        return text + (f"; at a bound: {', '.join(self.at_bound)}" if self.at_bound else "")
+
+
+class Interrupted(Exception):
+    """The user asked to stop."""
+
+
+class Climb:
+    """One run of L-BFGS-B that remembers the best point it met, so that it can be stopped at any time."""
+
+    def __init__(self, objective: Objective, count: int, stop: threading.Event, report: Callable[[float], None]) -> None:
+        self.objective, self.count, self.stop, self.report = objective, count, stop, report
+        self.evaluations = 0
+        self.best: tuple[float, np.ndarray, np.ndarray] | None = None
+
+    def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """The negative objective for each observation, which a minimiser takes."""
+        if self.stop.is_set():
+            raise Interrupted
+        value, gradient = self.objective(theta)
+        self.evaluations += 1
+        if self.best is None or value > self.best[0]:
+            self.best = (value, theta.copy(), gradient)
+        self.report(self.best[0])
+        return -value / self.count, -gradient / self.count
+
+    def run(self, start: np.ndarray, bounds: np.ndarray, max_evaluations: int) -> Run:
+        """Climb from a start until nothing is gained, or the user or the budget stops it."""
+        from scipy.optimize import minimize
+
+        try:
+            options = {"maxfun": max_evaluations, "maxiter": max_evaluations, "ftol": TOLERANCE, "gtol": 1e-6, "maxcor": 20}
+            result = minimize(self, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+            converged, message = bool(result.success), str(result.message)
+        except (Interrupted, KeyboardInterrupt):
+            self.stop.set()
+            if self.best is None:
+                raise KeyboardInterrupt from None
+            converged, message = False, "interrupted; the best point so far is kept"
+        assert self.best is not None
+        value, theta, gradient = self.best
+        return Run(theta, value, gradient, self.evaluations, converged, message)
+
+
+@double_precision
+def maximise(
+    model: Any, inputs: Any, data: Data, engine: Any, *, restarts: int, seed: Any, max_evaluations: int, progress: bool | None
+) -> tuple[Any, Learning]:
+    """The model with the parameters that make the data most probable, and how they were found."""
+    began = time.perf_counter()
+    objective = Objective(model, inputs, data, engine)
+    count = max(int(np.sum(data.seen)) * data.y.shape[1], 1)
+    starts = [free_vector(candidate) for candidate in candidates(model, np.asarray(inputs.points), data)]
+    if not len(starts[0]):
+        return model, Learning(
+            objective(starts[0])[0], 0.0, 1, time.perf_counter() - began, True, "nothing to learn", 0, 0.0, ()
+        )
+    with lapack_threads(count):
+        values = [objective(start)[0] for start in starts]
+    best = int(np.argmax(values))
+    if values[best] <= LOWEST:
+        raise ValueError(
+            f"the evidence is not finite at the start, {with_free(model, starts[0])}: check the data for extreme values, or give other starting values"
+        )
+    bounds = _bounds(model, starts)
+    rng = np.random.default_rng(seed)
+    begin = [starts[best]] + [np.clip(_perturbed(model, starts[best], rng), *bounds.T) for _ in range(restarts)]
+    with _Progress(progress) as report, lapack_threads(count, len(begin)):
+        runs = _climb_all(objective, count, begin, bounds, max_evaluations, report)
+    winner = max(runs, key=lambda run: run.value)
+    names = np.asarray(free_names(model))
+    at_bound = np.any(np.abs(winner.theta[:, None] - bounds) < 1e-6, axis=1)
+    learning = Learning(
+        objective=winner.value,
+        gradient_norm=float(np.abs(np.where(at_bound, 0.0, winner.gradient)).max() / count),
+        evaluations=len(starts) + sum(run.evaluations for run in runs),
+        seconds=time.perf_counter() - began,
+        converged=winner.converged,
+        message=winner.message,
+        restarts=restarts,
+        spread=winner.value - min(run.value for run in runs),
+        at_bound=tuple(names[at_bound]),
+    )
+    return with_free(model, winner.theta), learning
+
+
+def _climb_all(objective: Objective, count: int, begin: list, bounds: np.ndarray, most: int, report: Any) -> list[Run]:
+    """All climbs, side by side when there are several; an interrupt ends them all and keeps what they found."""
+    stop = threading.Event()
+    climbs = [Climb(objective, count, stop, report) for _ in begin]
+    if len(begin) == 1:
+        return [climbs[0].run(begin[0], bounds, most)]
+    with concurrent.futures.ThreadPoolExecutor(min(len(begin), os.cpu_count() or 1)) as pool:
+        futures = [pool.submit(climb.run, start, bounds, most) for climb, start in zip(climbs, begin, strict=True)]
+        try:
+            concurrent.futures.wait(futures)
+        except KeyboardInterrupt:
+            stop.set()
+        ended = []
+        for future in futures:
+            try:
+                ended.append(future.result())
+            except KeyboardInterrupt:
+                continue
+    if not ended:
+        raise KeyboardInterrupt
+    return ended
+
+
+def _bounds(model: Model, starts: list[np.ndarray]) -> np.ndarray:
+    """For each entry of θ, how far the search may go: what the user said, else far beyond any of the starts."""
+    low, high = np.min(starts, axis=0) - WIDTH, np.max(starts, axis=0) + WIDTH
+    at = 0
+    for leaf in learned_leaves(model):
+        size = int(np.prod(leaf.support.free_shape(np.shape(leaf.value))))
+        part = slice(at, at + size)
+        said = free_bounds(leaf)
+        if said is not None:
+            low[part], high[part] = said
+        elif isinstance(leaf.support, (Real, Orthonormal)):
+            low[part], high[part] = -np.inf, np.inf
+        at += size
+    return np.stack([low, high], axis=1)
+
+
+def _perturbed(model: Model, start: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Another start: from the prior of a parameter where it has one, else some way off."""
+    parts, at = [], 0
+    for leaf in learned_leaves(model):
+        size = int(np.prod(leaf.support.free_shape(np.shape(leaf.value))))
+        parts.append(_elsewhere(leaf, start[at : at + size], rng))
+        at += size
+    return np.concatenate(parts)
+
+
+def _elsewhere(leaf: Leaf, start: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    if leaf.prior is not None:
+        return np.ravel(leaf.support.free(leaf.prior.sample(rng, np.shape(leaf.value))))
+    step = 0.1 * np.abs(start) if isinstance(leaf.support, Real) else SPREAD
+    return start + step * rng.standard_normal(start.shape)
+
+
+class _Progress:
+    """One line on a terminal that shows the best value so far; silent elsewhere."""
+
+    def __init__(self, wanted: bool | None) -> None:
+        self.shown = sys.stderr.isatty() if wanted is None else wanted
+        self.evaluations, self.last = 0, 0.0
+
+    def __enter__(self) -> Callable[[float], None]:
+        return self
+
+    def __call__(self, best: float) -> None:
+        self.evaluations += 1
+        now = time.monotonic()
+        if self.shown and now - self.last > 0.1:
+            self.last = now
+            sys.stderr.write(f"\rlearning: evaluation {self.evaluations}, log evidence {best:.6g}   ")
+            sys.stderr.flush()
+
+    def __exit__(self, *_: object) -> None:
+        if self.shown:
+            sys.stderr.write("\r" + " " * 60 + "\r")
+            sys.stderr.flush()

@@ -1,0 +1,1 @@
+"""How observations arise from a function."""

@@ -1,0 +1,1 @@
+"""Numbers only: the algorithms, without a word about kernels."""

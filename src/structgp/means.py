@@ -1,0 +1,120 @@
+"""The mean of a process: a function that is known up to parameters, or a combination of basis functions.
+
+The weights of basis functions are not parameters: they have a Gaussian prior, β ~ N(b, B), and are integrated out with the
+process. B may be infinite (the default), which is the semi-parametric model f = βᵀφ(x) + r(x) with nothing known of β.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from ._types import Numbers, Point, Scalar, as_callable, as_float
+from .parameters import Parametrised, parameter
+from .supports import real
+
+
+class Mean(Parametrised):
+    """m(x), and the basis functions φ(x) whose weights are integrated out (none, unless it is a `Basis`)."""
+
+    def __call__(self, x: Point) -> Scalar:
+        """The known part of the mean at one point."""
+        return jnp.zeros(())
+
+    def features(self, x: Point) -> Numbers:
+        """φ(x), an array (p,)."""
+        return jnp.zeros(0)
+
+    def precision(self, count: int) -> Numbers:
+        """B⁻¹, (p, p); zero when nothing is known of the weights."""
+        return jnp.zeros((count, count))
+
+    @property
+    def diffuse(self) -> bool:
+        """Whether nothing is known of the weights."""
+        return True
+
+
+class ZeroMean(Mean):
+    """m(x) = 0."""
+
+
+class ConstantMean(Mean):
+    """m(x) = value."""
+
+    value: Numbers = parameter(0.0, real)
+
+    def __call__(self, x: Point) -> Scalar:
+        return jnp.asarray(self.value)
+
+
+class LinearMean(Mean):
+    """m(x) = intercept + slopeᵀx."""
+
+    slope: Numbers = parameter(0.0, real)
+    intercept: Numbers = parameter(0.0, real)
+
+    def __call__(self, x: Point) -> Scalar:
+        return self.intercept + jnp.sum(self.slope * x)
+
+
+class FunctionMean(Mean):
+    """m(x) by any function of a point (D,); a `Parametrised` callable brings parameters that are learned."""
+
+    function: Any = eqx.field(converter=as_callable)
+
+    def __call__(self, x: Point) -> Scalar:
+        return jnp.reshape(self.function(x), ())
+
+
+class Basis(Mean):
+    """m(x) = βᵀφ(x), β ~ N(mean, variance) integrated out; an infinite variance leaves β free.
+
+    `function` maps a point (D,) to φ(x) (p,). `variance` is a number, one for each weight, or a (p, p) covariance.
+    """
+
+    function: Any = eqx.field(converter=as_callable)
+    mean: Numbers = eqx.field(default=0.0, converter=as_float)
+    covariance: Numbers | None = eqx.field(default=None, converter=as_float)
+
+    def __call__(self, x: Point) -> Scalar:
+        return jnp.sum(self.mean * self.features(x))
+
+    def features(self, x: Point) -> Numbers:
+        return jnp.ravel(jnp.asarray(self.function(x)))
+
+    def precision(self, count: int) -> Numbers:
+        if self.covariance is None:
+            return jnp.zeros((count, count))
+        B = self.covariance
+        return jnp.linalg.inv(B) if np.ndim(B) == 2 else jnp.diag(jnp.broadcast_to(1 / B, (count,)))
+
+    @property
+    def diffuse(self) -> bool:
+        return self.covariance is None
+
+
+def polynomial(degree: int = 1) -> Basis:
+    """A free polynomial in each coordinate (and a constant), its coefficients integrated out."""
+    return Basis(Powers(degree))
+
+
+class Powers(eqx.Module):
+    """φ(x) = (1, x₁, …, x_D, x₁², …, x_D^degree)."""
+
+    degree: int = eqx.field(static=True, default=1)
+
+    def __call__(self, x: Point) -> Numbers:
+        return jnp.concatenate([jnp.ones(1), *(x**k for k in range(1, self.degree + 1))])
+
+
+def as_mean(mean: Any) -> Mean:
+    """A mean from None (zero), a number (a constant, learned), a function or a `Mean`."""
+    if mean is None:
+        return ZeroMean()
+    if isinstance(mean, Mean):
+        return mean
+    return FunctionMean(mean) if callable(mean) else ConstantMean(mean)

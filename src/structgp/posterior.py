@@ -1,0 +1,137 @@
+"""What was observed, and what is believed afterwards: `Data`, `Sites`, `Conditional`, `Prediction`."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import Any, NamedTuple, Protocol
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from ._types import double_precision
+from .kernels.algebra import Kernel
+from .likelihoods.base import Likelihood
+from .means import Mean
+
+
+class Model(Protocol):
+    """A prior and a likelihood."""
+
+    kernel: Kernel
+    likelihood: Likelihood
+    mean: Mean
+
+
+class Data(eqx.Module):
+    """Observations: T targets at N places, the known part of their noise variances, and which of them were seen."""
+
+    y: Float[Any, "N T"]
+    noise: Float[Any, N]
+    seen: Bool[Any, N]
+    flat: bool = eqx.field(static=True, default=True)  # y came as a vector, so answers are vectors
+
+
+class Sites(eqx.Module):
+    """Gaussian stand-ins for observations, exp(h f − ½ w f²): precision w, 0 for a missing value, and shift h = w · mean.
+
+    Several columns of shifts share the precisions: several targets, or basis functions, seen at the same places.
+    """
+
+    precision: Float[Array, N]
+    shift: Float[Array, "N C"]
+
+    @classmethod
+    def seen_as(cls, targets: Float[Array, "N C"], variance: Float[Array, N], seen: Bool[Array, N]) -> Sites:
+        """The sites of targets that were seen with Gaussian noise of these variances."""
+        precision = jnp.where(seen, 1 / variance, 0.0)
+        return cls(precision, precision[:, None] * targets)
+
+    @property
+    def targets(self) -> Float[Array, "N C"]:
+        """The values that the sites stand for, 0 where there is none."""
+        w = self.precision[:, None]
+        return jnp.where(w != 0, self.shift / jnp.where(w != 0, w, 1.0), 0.0)
+
+
+class Conditional(eqx.Module):
+    """A zero-mean process given sites: one mean for each column of targets, one variance for all."""
+
+    @abc.abstractmethod
+    def at(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, M]]:
+        """Means and variance at new places."""
+
+    @abc.abstractmethod
+    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+        """Means and the whole covariance at new places."""
+
+
+class Moments(NamedTuple):
+    """Mean and variance of a random quantity at each of M places."""
+
+    mean: np.ndarray
+    variance: np.ndarray
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Standard deviation."""
+        return np.sqrt(self.variance)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """The belief about the latent f at M places; `observed` is the same for a new observation y there.
+
+    With several targets every array has one more axis, of length T.
+    """
+
+    mean: np.ndarray
+    variance: np.ndarray
+    likelihood: Likelihood
+    covariance: np.ndarray | None = None
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Standard deviation of f."""
+        return np.sqrt(self.variance)
+
+    @property
+    @double_precision
+    def observed(self) -> Moments:
+        """Mean and variance of a new observation, noise included."""
+        mean, variance = self.likelihood.observed(self.mean, self.variance)
+        return Moments(np.asarray(mean), np.asarray(variance))
+
+    @double_precision
+    def quantile(self, q: Any) -> np.ndarray:
+        """The value that a new observation stays below with probability q: one row for each q, or one array for a number."""
+        probability = np.asarray(q, dtype=float)
+        if np.any((probability <= 0) | (probability >= 1)):
+            raise ValueError(f"quantile needs probabilities between 0 and 1, got {q}")
+        shaped = probability.reshape(probability.shape + (1,) * self.mean.ndim)
+        return np.asarray(self.likelihood.quantile(shaped, self.mean, self.variance))
+
+    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """The central interval that holds a new observation with this probability: its lower and its upper end."""
+        if not 0 < level < 1:
+            raise ValueError(f"interval needs a level between 0 and 1, got {level}")
+        lower, upper = self.quantile([(1 - level) / 2, (1 + level) / 2])
+        return lower, upper
+
+    @double_precision
+    def log_prob(self, y: Any) -> np.ndarray:
+        """log p(y) of new observations, each by itself, through the likelihood."""
+        observed = np.asarray(y, dtype=float)
+        if observed.shape != self.mean.shape:
+            raise ValueError(
+                f"log_prob needs one observation for each prediction: y has shape {observed.shape}, not {self.mean.shape}"
+            )
+        return np.asarray(self.likelihood.log_predictive(observed, self.mean, self.variance))
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def __repr__(self) -> str:
+        return f"Prediction({' × '.join(map(str, self.mean.shape))}, {type(self.likelihood).__name__})"

@@ -1,0 +1,1 @@
+"""What a prior is at given inputs: one file a form."""

@@ -1,0 +1,18 @@
+"""What a prior is at given inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import equinox as eqx
+
+
+class Structure(eqx.Module):
+    """The prior of f at N places, in a form that some algorithm can use."""
+
+
+@dataclasses.dataclass(frozen=True)
+class No:
+    """A form that cannot be had, and why."""
+
+    reason: str

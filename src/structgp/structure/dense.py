@@ -1,0 +1,128 @@
+"""Any kernel anywhere: the covariance matrix, entry by entry.
+
+`covariance` has one rule for each node of the kernel algebra. The general rule evaluates the kernel at every pair; radial
+kernels go through one matrix of squared distances, whose adjoint is two matrix products instead of an N × M × D array.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..inputs import Inputs
+from ..kernels.algebra import Kernel, Product, Scaled, Sum
+from ..kernels.changepoint import ChangePoint
+from ..kernels.nonstationary import Linear, Polynomial
+from ..kernels.stationary import Radial
+from ..kernels.views import On, Project
+from .base import Structure
+
+Points = Float[Array, "N D"]
+Covariance = Float[Array, "N M"]
+
+
+class Dense(Structure):
+    """A kernel and the places where it is looked at."""
+
+    kernel: Kernel
+    X: Points
+
+    def matrix(self) -> Float[Array, "N N"]:
+        """K, the covariance among the places."""
+        return covariance(self.kernel, self.X, self.X)
+
+    def __len__(self) -> int:
+        return self.X.shape[0]
+
+
+def dense(kernel: Kernel, inputs: Inputs) -> Dense:
+    """Every kernel is dense on every input."""
+    return Dense(kernel, jnp.asarray(inputs.points))
+
+
+@singledispatch
+def covariance(kernel: Kernel, X: Points, Z: Points) -> Covariance:
+    """k(x, z) for all rows of X and Z."""
+    return jax.vmap(lambda x: jax.vmap(lambda z: kernel.between(x, z))(Z))(X)
+
+
+@covariance.register
+def _(kernel: Radial, X: Points, Z: Points) -> Covariance:
+    return kernel.variance * kernel.profile(squared_distances(kernel.embed(X), kernel.embed(Z)))
+
+
+@covariance.register
+def _(kernel: Sum, X: Points, Z: Points) -> Covariance:
+    return sum(covariance(term, X, Z) for term in kernel.terms)
+
+
+@covariance.register
+def _(kernel: Product, X: Points, Z: Points) -> Covariance:
+    K = covariance(kernel.factors[0], X, Z)
+    for factor in kernel.factors[1:]:
+        K = K * covariance(factor, X, Z)
+    return K
+
+
+@covariance.register
+def _(kernel: Scaled, X: Points, Z: Points) -> Covariance:
+    return kernel.scale * covariance(kernel.kernel, X, Z)
+
+
+@covariance.register
+def _(kernel: On, X: Points, Z: Points) -> Covariance:
+    return covariance(kernel.kernel, kernel.select(X), kernel.select(Z))
+
+
+@covariance.register
+def _(kernel: Project, X: Points, Z: Points) -> Covariance:
+    return covariance(kernel.kernel, kernel.project(X), kernel.project(Z))
+
+
+@covariance.register
+def _(kernel: ChangePoint, X: Points, Z: Points) -> Covariance:
+    s, t = kernel.weight_after(X)[:, None], kernel.weight_after(Z)[None, :]
+    return (1 - s) * (1 - t) * covariance(kernel.before, X, Z) + s * t * covariance(kernel.after, X, Z)
+
+
+@covariance.register
+def _(kernel: Linear, X: Points, Z: Points) -> Covariance:
+    return (kernel.variance * (X - kernel.center)) @ (Z - kernel.center).T
+
+
+@covariance.register
+def _(kernel: Polynomial, X: Points, Z: Points) -> Covariance:
+    return kernel.variance * (X @ Z.T + kernel.offset) ** kernel.degree
+
+
+def variances(kernel: Kernel, X: Points) -> Float[Array, N]:
+    """k(x, x) for all rows of X."""
+    return jax.vmap(lambda x: kernel.between(x, x))(X)
+
+
+@jax.custom_vjp
+def squared_distances(X: Points, Z: Points) -> Covariance:
+    """‖x − z‖² for all rows of X and Z, from the differences themselves: exact for close points."""
+    if X.shape[1] <= UNROLLED:
+        return sum((X[:, d, None] - Z[None, :, d]) ** 2 for d in range(X.shape[1]))
+    return jnp.sum((X[:, None, :] - Z[None, :, :]) ** 2, axis=-1)
+
+
+UNROLLED = 16  # columns up to which the sum is written out, which vectorises over pairs
+
+
+def _forward(X: Points, Z: Points) -> tuple[Covariance, tuple[Points, Points]]:
+    return squared_distances(X, Z), (X, Z)
+
+
+def _backward(saved: tuple[Points, Points], G: Covariance) -> tuple[Points, Points]:
+    X, Z = saved
+    to_X = 2 * (jnp.sum(G, axis=1)[:, None] * X - G @ Z)
+    to_Z = 2 * (jnp.sum(G, axis=0)[:, None] * Z - G.T @ X)
+    return to_X, to_Z
+
+
+squared_distances.defvjp(_forward, _backward)
