@@ -24,12 +24,14 @@ from typing import Any, ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-Scalar = Float[Array, ""]
-Point = Float[Array, "D"]
-Numbers = Float[Array, "..."]
+# NumPy or JAX arrays: the same code runs on the host and inside a computation.
+Scalar = Float[Any, ""]
+Point = Float[Any, "D"]
+Numbers = Float[Any, "..."]
 Seed = int | np.random.Generator | None
 
 P = ParamSpec("P")
@@ -50,6 +52,11 @@ def double_precision(function: Callable[P, T]) -> Callable[P, T]:
 def is_traced(value: Any) -> bool:
     """Whether `value` is inside a JAX transformation, so that it cannot be looked at."""
     return isinstance(value, jax.core.Tracer)
+
+
+def library(value: Any) -> Any:
+    """`jax.numpy` for what JAX holds, `numpy` for the rest."""
+    return jnp if isinstance(value, jax.Array) else np
 
 
 def as_float(value: Any) -> Any:

@@ -140,6 +140,12 @@ class Fitted:
 
         save(self, path)
 
+    def plot(self, X: Any = None, *, level: float = 0.95, target: int = 0, ax: Any = None) -> Any:
+        """Draw a process of one input: data, mean and bands. Needs Matplotlib; returns the axes."""
+        from .plots import plot
+
+        return plot(self, X, level=level, target=target, ax=ax)
+
     def summary(self) -> str:
         """A table of the parameters and an account of the fit."""
         rows = [("parameter", "value", "")]
@@ -194,7 +200,8 @@ class Fitted:
     def _check_dimension(self, new: Inputs) -> None:
         if new.dimension != self.inputs.dimension:
             raise ValueError(
-                f"X has {new.dimension} columns, but the model was given {self.inputs.dimension}: pass the same inputs in the same order"
+                f"X has {new.dimension} columns, but the model was given {self.inputs.dimension}: "
+                "pass the same inputs in the same order"
             )
 
     def _in_chunks(self, function: Any, Xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -35,7 +35,7 @@ FEW_ROWS = 500  # up to this many observations, learning starts from several pla
 def _as_kernel(kernel: Any) -> Kernel:
     if isinstance(kernel, type) and issubclass(kernel, Kernel):
         raise TypeError(f"GP needs a kernel, got the class {kernel.__name__}: call it, {kernel.__name__}()")
-    if not isinstance(kernel, Kernel) and not isinstance(kernel, eqx.Module):
+    if not isinstance(kernel, Kernel):
         raise TypeError(f"GP needs a kernel such as Matern52(), got {kernel!r}")
     return kernel
 
@@ -102,7 +102,7 @@ class GP(Parametrised):
             restarts = 3 if len(inputs) <= FEW_ROWS else 0
         if restarts < 0:
             raise ValueError(f"restarts must be 0 or more, got {restarts}")
-        options = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
+        options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
         learned, learning = maximise(self, inputs, data, chosen.engine, **options)
         return dataclasses.replace(learned._conditioned(inputs, data, chosen), learning=learning)
 
@@ -167,19 +167,22 @@ class GP(Parametrised):
         values, _ = read_numbers(y, "y")
         if values.ndim > 2 or len(values) != len(inputs):
             raise ValueError(
-                f"y must have one value (or one row of targets) for each of the {len(inputs)} rows of X, got shape {values.shape}"
+                f"y must have one value (or one row of targets) for each of the {len(inputs)} rows of X, "
+                f"got shape {values.shape}"
             )
         table = values.reshape(len(values), -1)
         if table.shape[1] == 0:
             raise ValueError("y has no columns: at least one target is needed")
         if np.isinf(table).any():
             raise ValueError(
-                f"y has {describe_bad(np.where(np.isinf(table), table, 0))} (rows {few(np.unique(np.nonzero(np.isinf(table))[0]))}): drop or replace these values"
+                f"y has {describe_bad(np.where(np.isinf(table), table, 0))} "
+                f"(rows {few(np.unique(np.nonzero(np.isinf(table))[0]))}): drop or replace these values"
             )
         gone = np.isnan(table)
         if gone.any() and missing == "error":
             raise ValueError(
-                f"y has {int(gone.sum())} NaN (rows {few(np.unique(np.nonzero(gone)[0]))}): drop them, or pass missing='infer' to treat them as unobserved"
+                f"y has {int(gone.sum())} NaN (rows {few(np.unique(np.nonzero(gone)[0]))}): drop them, "
+                "or pass missing='infer' to treat them as unobserved"
             )
         if (gone.any(axis=1) != gone.all(axis=1)).any():
             raise ValueError("the targets are missing in different rows: fit them one at a time")

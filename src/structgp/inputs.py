@@ -15,7 +15,7 @@ import narwhals as nw
 import numpy as np
 from jaxtyping import Float, Int
 
-from ._types import is_traced
+from ._types import is_traced, library
 
 
 class Inputs(eqx.Module):
@@ -51,20 +51,14 @@ class Points(Inputs):
 class Times(Inputs):
     """Places on a line: sorted, with the order that leads back, and whether they are evenly spaced."""
 
-    t: Float[Any, N]  # ascending
-    order: Int[Any, N]  # t = caller's values[order]
+    t: Float[Any, "N"]  # ascending
+    order: Int[Any, "N"]  # t = caller's values[order]
+    rank: Int[Any, "N"]  # caller's values = t[rank]
     regular: bool = eqx.field(static=True, default=False)
 
     @property
     def points(self) -> Float[Any, "N D"]:
         return self.t[self.rank][:, None]
-
-    @property
-    def rank(self) -> Int[Any, N]:
-        """Where each of the caller's rows stands in the sorted order."""
-        rank = np.empty(len(self.order), dtype=np.intp)
-        rank[np.asarray(self.order)] = np.arange(len(self.order))
-        return rank
 
     def __len__(self) -> int:
         return self.t.shape[0]
@@ -82,8 +76,8 @@ class Grid(Inputs):
     Grid(2 × 3, 3 of 6 cells present)
     """
 
-    axes: tuple[Float[Any, G], ...]
-    cells: Int[Any, N] | None = None  # flat index of each row, None: all cells, last axis fastest
+    axes: tuple[Float[Any, "G"], ...]
+    cells: Int[Any, "N"] | None  # flat index of each row, None: all cells, last axis fastest
     shape: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, *axes: Any, cells: Any = None) -> None:
@@ -99,10 +93,11 @@ class Grid(Inputs):
         X, _ = read_table(X, "X")
         axes, where = zip(*(np.unique(column, return_inverse=True) for column in X.T), strict=True)
         shape = tuple(len(axis) for axis in axes)
-        cells = np.ravel_multi_index(where, shape)
+        cells = np.asarray(np.ravel_multi_index(where, shape))
         if len(np.unique(cells)) < len(cells):
             raise ValueError(
-                f"{len(cells) - len(np.unique(cells))} rows repeat a cell of the grid: average them first, or pass the points as they are"
+                f"{len(cells) - len(np.unique(cells))} rows repeat a cell of the grid: "
+                "average them first, or pass the points as they are"
             )
         complete = len(cells) == np.prod(shape) and np.array_equal(cells, np.arange(len(cells)))
         return cls(*axes, cells=None if complete else cells)
@@ -110,7 +105,9 @@ class Grid(Inputs):
     @property
     def points(self) -> Float[Any, "N D"]:
         index = np.arange(np.prod(self.shape)) if self.cells is None else self.cells
-        return np.stack([axis[i] for axis, i in zip(self.axes, np.unravel_index(index, self.shape), strict=True)], axis=1)
+        strides = np.append(np.cumprod(self.shape[:0:-1])[::-1], 1).astype(int)
+        columns = [axis[index // stride % size] for axis, stride, size in zip(self.axes, strides, self.shape, strict=True)]
+        return library(columns[0]).stack(columns, axis=1)
 
     @property
     def complete(self) -> bool:
@@ -141,14 +138,16 @@ def as_inputs(X: Any, name: str = "X", allow_empty: bool = False) -> Inputs:
     return as_times(table[:, 0]) if table.shape[1] == 1 and len(table) else Points(table)
 
 
-def as_times(values: Float[np.ndarray, N]) -> Times:
+def as_times(values: Float[np.ndarray, "N"]) -> Times:
     """Sort places on a line and see whether they are evenly spaced, to within rounding of the values themselves."""
     order = np.argsort(values, kind="stable")
     t = values[order]
     gaps = np.diff(t)
     tolerance = 4 * np.finfo(float).eps * np.abs(t).max()
     regular = len(t) > 1 and gaps.min() > 0 and np.ptp(gaps) <= tolerance + 1e-12 * gaps.mean()
-    return Times(t, order, bool(regular))
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return Times(t, order, rank, bool(regular))
 
 
 def duplicates(inputs: Inputs) -> int:

@@ -123,6 +123,22 @@ class Parametrised(eqx.Module):
         """Every parameter by its path, with its value."""
         return named_values(self)
 
+    def __repr__(self) -> str:
+        fields = [(f.name, getattr(self, f.name)) for f in dataclasses.fields(self) if f.name not in ("notes", "ties")]
+        return f"{type(self).__name__}({', '.join(f'{name}={show(value)}' for name, value in fields if value is not None)})"
+
+
+def show(value: Any) -> str:
+    """A number, an array or a nested value as it would be typed."""
+    if is_traced(value) or isinstance(value, (str, eqx.Module)):
+        return str(value) if is_traced(value) else repr(value)
+    if isinstance(value, tuple):
+        return "(" + ", ".join(show(item) for item in value) + ("," if len(value) == 1 else "") + ")"
+    if callable(value):
+        return getattr(value, "__name__", repr(value))
+    array = np.asarray(value)
+    return f"{array:.4g}" if array.ndim == 0 else "[" + ", ".join(show(item) for item in array) + "]"
+
 
 class Leaf(NamedTuple):
     """One parameter in a tree, and all that is known of it."""
@@ -142,7 +158,8 @@ def leaves(tree: Any) -> list[Leaf]:
     flat, _ = jax.tree_util.tree_flatten_with_path(tree)
     found = []
     for position, (keys, value) in enumerate(flat):
-        owner, name, path, followers = tree, "", "", {}
+        followers: dict[str, str] = {}
+        parent, owner, name, path = None, tree, "", ""
         for key in keys:
             if isinstance(owner, Parametrised):
                 followers |= {_join(path, p): _join(path, group[0]) for group in owner.ties for p in group[1:]}

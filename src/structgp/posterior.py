@@ -29,8 +29,8 @@ class Data(eqx.Module):
     """Observations: T targets at N places, the known part of their noise variances, and which of them were seen."""
 
     y: Float[Any, "N T"]
-    noise: Float[Any, N]
-    seen: Bool[Any, N]
+    noise: Float[Any, "N"]
+    seen: Bool[Any, "N"]
     flat: bool = eqx.field(static=True, default=True)  # y came as a vector, so answers are vectors
 
 
@@ -40,11 +40,11 @@ class Sites(eqx.Module):
     Several columns of shifts share the precisions: several targets, or basis functions, seen at the same places.
     """
 
-    precision: Float[Array, N]
+    precision: Float[Array, "N"]
     shift: Float[Array, "N C"]
 
     @classmethod
-    def seen_as(cls, targets: Float[Array, "N C"], variance: Float[Array, N], seen: Bool[Array, N]) -> Sites:
+    def seen_as(cls, targets: Float[Array, "N C"], variance: Float[Array, "N"], seen: Bool[Array, "N"]) -> Sites:
         """The sites of targets that were seen with Gaussian noise of these variances."""
         precision = jnp.where(seen, 1 / variance, 0.0)
         return cls(precision, precision[:, None] * targets)
@@ -60,8 +60,12 @@ class Conditional(eqx.Module):
     """A zero-mean process given sites: one mean for each column of targets, one variance for all."""
 
     @abc.abstractmethod
-    def at(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, M]]:
+    def at(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
         """Means and variance at new places."""
+
+    @abc.abstractmethod
+    def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        """log|C| and TᵀC⁻¹T for the targets T that the sites stand for, from which the evidence follows."""
 
     @abc.abstractmethod
     def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:

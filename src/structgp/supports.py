@@ -10,17 +10,9 @@ import dataclasses
 import math
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from ._types import is_traced
-
-
-def library(value: Any) -> Any:
-    """`jax.numpy` for what JAX holds, `numpy` for the rest."""
-    return jnp if isinstance(value, jax.Array) else np
-
+from ._types import is_traced, library
 
 Shape = tuple[int, ...]
 

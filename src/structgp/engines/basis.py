@@ -22,7 +22,7 @@ from ..posterior import Data, Model, Sites
 NOISE_FLOOR = 1e-15  # in units of the prior variance: exact observations, as far as rounding can tell
 
 
-def columns(model: Model, X: Float[Array, "N D"]) -> tuple[Float[Array, N], Float[Array, "N P"]]:
+def columns(model: Model, X: Float[Array, "N D"]) -> tuple[Float[Array, "N"], Float[Array, "N P"]]:
     """The known mean, and the basis functions of the mean and of the kernel's free part, at all rows of X."""
     mean = jax.vmap(model.mean)(X)
     features = jax.vmap(lambda x: jnp.concatenate([model.mean.features(x), model.kernel.null_space(x)]))(X)

@@ -27,7 +27,7 @@ class CholeskyConditional(Conditional):
     alpha: Float[Array, "N C"]
     jitter: Float[Array, ""]
 
-    def at(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, M]]:
+    def at(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
         Ks = covariance(self.kernel, X, self.X)
         V = self._whiten(Ks.T)
         return Ks @ self.alpha, jnp.maximum(variances(self.kernel, X) - jnp.sum(V * V, axis=0), 0.0)

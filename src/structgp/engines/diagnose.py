@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from ..inputs import Inputs
-from ..parameters import leaves
+from ..parameters import Leaf, leaves
 from ..posterior import Data
 from ..structure.dense import covariance
 
@@ -44,14 +44,14 @@ def covariance_of(kernel: Any, X: Any) -> Any:
 def _most_extreme(model: Any, X: np.ndarray) -> str:
     """The parameter whose size is furthest from one in units of the data, if it is far."""
     spread = max(float(np.ptp(X)) if X.size else 1.0, 1e-300)
-    scores = []
+    scores: list[tuple[float, Leaf | None]] = [(0.0, None)]
     for leaf in leaves(model):
         unit = spread if "lengthscale" in leaf.path or "period" in leaf.path else 1.0
         sizes = np.abs(np.atleast_1d(np.asarray(leaf.value))) / unit
         sizes = sizes[(sizes > 0) & np.isfinite(sizes)]
         if sizes.size:
             scores.append((float(np.abs(np.log10(sizes)).max()), leaf))
-    score, leaf = max(scores, key=lambda item: item[0], default=(0.0, None))
+    score, leaf = max(scores, key=lambda item: item[0])
     return (
         f"{leaf.path} = {np.asarray(leaf.value):.3g} is extreme"
         if leaf is not None and score > 4 and np.ndim(leaf.value) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from ..inputs import Inputs
 from ..kernels.algebra import Kernel
@@ -66,8 +67,5 @@ def _offer(engine: Engine, kernel: Kernel, inputs: Inputs) -> Offer:
 
 def units(value: float, unit: str) -> str:
     """A number with a prefix: 42 kflop, 20 kB."""
-    for prefix in ("", "k", "M", "G", "T", "P"):
-        if value < 1000:
-            break
-        value /= 1000
-    return f"{value:.3g} {prefix}{unit}"
+    power = min(int(math.log10(max(value, 1.0)) // 3), 6)
+    return f"{value / 1000**power:.3g} {['', 'k', 'M', 'G', 'T', 'P', 'E'][power]}{unit}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 import numbers
 from typing import Any
 
@@ -11,8 +10,8 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import Numbers, Point, Scalar, is_traced
-from ..parameters import Parametrised, fixed, parameter
+from .._types import Numbers, Point, Scalar
+from ..parameters import Parametrised, fixed, parameter, show
 from ..supports import positive
 
 
@@ -47,11 +46,6 @@ class Kernel(Parametrised):
         from .views import On
 
         return On(self, dims)
-
-    def __repr__(self) -> str:
-        hidden = ("notes", "ties")
-        fields = [(f.name, getattr(self, f.name)) for f in dataclasses.fields(self) if f.name not in hidden]
-        return f"{type(self).__name__}({', '.join(f'{name}={show(value)}' for name, value in fields if value is not None)})"
 
 
 class Sum(Kernel):
@@ -120,18 +114,6 @@ def one_coordinate(kernel: Kernel, x: Any) -> Any:
     return x[..., 0]
 
 
-def show(value: Any) -> str:
-    """A number, an array or a nested value as it would be typed."""
-    if is_traced(value) or isinstance(value, (str, Parametrised, eqx.Module)):
-        return str(value) if is_traced(value) else repr(value)
-    if isinstance(value, tuple):
-        return "(" + ", ".join(show(item) for item in value) + ("," if len(value) == 1 else "") + ")"
-    if callable(value):
-        return getattr(value, "__name__", repr(value))
-    array = np.asarray(value)
-    return f"{array:.4g}" if array.ndim == 0 else "[" + ", ".join(show(item) for item in array) + "]"
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) or (np.ndim(value) == 0 and not isinstance(value, (str, Parametrised)))
 
@@ -140,7 +122,7 @@ def _flat(parts: Any, kind: type, attribute: str) -> tuple[Kernel, ...]:
     """(a + b) + c is one sum of three; a part with notes of its own stays as it is."""
     flat: list[Kernel] = []
     for part in parts:
-        if not isinstance(part, Kernel) and not isinstance(part, eqx.Module):
+        if not isinstance(part, Kernel):
             raise TypeError(f"{kind.__name__} needs kernels, got {part!r}")
         flat += getattr(part, attribute) if isinstance(part, kind) and not part.ties else [part]
     return tuple(flat)

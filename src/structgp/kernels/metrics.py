@@ -19,7 +19,6 @@ import numpy as np
 from .._types import Numbers, Seed, generator
 from ..parameters import Parametrised, parameter
 from ..supports import positive, real
-from .algebra import show
 
 
 class Metric(Parametrised):
@@ -68,9 +67,6 @@ class CholeskyMetric(Metric):
         U = jnp.diag(jnp.asarray(self.diagonal)).at[rows, columns].set(self.above)
         return x @ U.T
 
-    def __repr__(self) -> str:
-        return f"CholeskyMetric(diagonal={show(self.diagonal)}, above={show(self.above)})"
-
 
 class GivensMetric(Metric):
     """Σ = V diag(ℓ)⁻² Vᵀ: lengthscales along axes turned by D(D−1)/2 angles."""
@@ -98,9 +94,6 @@ class GivensMetric(Metric):
     def embed(self, x: Numbers) -> Numbers:
         return x @ self.rotation() / self.lengthscales
 
-    def __repr__(self) -> str:
-        return f"GivensMetric(lengthscales={show(self.lengthscales)}, angles={show(self.angles)})"
-
 
 class FactorMetric(Metric):
     """Σ = ΛΛᵀ + diag(ℓ)⁻²: a few directions that matter together, and each axis by itself."""
@@ -121,9 +114,6 @@ class FactorMetric(Metric):
 
     def embed(self, x: Numbers) -> Numbers:
         return jnp.concatenate([x / self.lengthscales, x @ self.loadings], axis=-1)
-
-    def __repr__(self) -> str:
-        return f"FactorMetric(loadings={show(self.loadings)}, lengthscales={show(self.lengthscales)})"
 
 
 def orthonormalise(matrix: Any) -> np.ndarray:

@@ -34,7 +34,10 @@ class Periodic(Kernel):
 
 
 class DampedOscillator(Kernel):
-    """A spring with friction, shaken by white noise: k = variance · e^{−aτ}(cos bτ + (a/b) sin bτ), a = 1/lifetime, b = 2π/period."""
+    """A spring with friction, shaken by white noise.
+
+    k = variance · e^{−aτ}(cos bτ + (a/b) sin bτ) with a = 1/lifetime and b = 2π/period.
+    """
 
     period: Numbers = parameter(1.0, positive)
     lifetime: Numbers = parameter(1.0, positive)

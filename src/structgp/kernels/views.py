@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Numbers, Point, Scalar, as_callable
-from ..parameters import parameter
+from ..parameters import parameter, show
 from ..supports import orthonormal
-from .algebra import Kernel, Sum, show
+from .algebra import Kernel, Sum
 
 
 def _dims(dims: Any) -> tuple[int, ...]:
@@ -31,7 +31,7 @@ class On(Kernel):
         """The coordinates (…, d) that the kernel sees."""
         if max(self.dims) >= x.shape[-1]:
             raise ValueError(
-                f"On(dims={self.dims}) needs column {max(self.dims)}, but the inputs have {x.shape[-1]} columns (0 to {x.shape[-1] - 1})"
+                f"On(dims={self.dims}) needs column {max(self.dims)}, but the inputs have {x.shape[-1]}, counted from 0"
             )
         return x[..., list(self.dims)]
 

@@ -31,7 +31,7 @@ class Objective:
         self._on_host = isinstance(engine, Cholesky) and jax.default_backend() == "cpu"
 
     @double_precision
-    def __call__(self, theta: Float[Any, P]) -> tuple[float, Float[np.ndarray, P]]:
+    def __call__(self, theta: Float[Any, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
         evaluate = self._by_lapack if self._on_host else self._by_autodiff
         value, gradient = evaluate(jnp.asarray(theta))
         if np.isfinite(value) and np.isfinite(gradient).all():

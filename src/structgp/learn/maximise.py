@@ -119,7 +119,8 @@ def maximise(
     best = int(np.argmax(values))
     if values[best] <= LOWEST:
         raise ValueError(
-            f"the evidence is not finite at the start, {with_free(model, starts[0])}: check the data for extreme values, or give other starting values"
+            f"the evidence is not finite at the start, {with_free(model, starts[0])}: "
+            "check the data for extreme values, or give other starting values"
         )
     bounds = _bounds(model, starts)
     rng = np.random.default_rng(seed)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 from typing import Any
 
 from .._types import Numbers
-from ..kernels.algebra import show
 from ..parameters import Parametrised
 
 
@@ -33,7 +31,3 @@ class Likelihood(Parametrised):
     @abc.abstractmethod
     def sample(self, rng: Any, f: Any) -> Any:
         """Observations drawn at latent values f (on the host)."""
-
-    def __repr__(self) -> str:
-        fields = [(f.name, getattr(self, f.name)) for f in dataclasses.fields(self) if f.name not in ("notes", "ties")]
-        return f"{type(self).__name__}({', '.join(f'{name}={show(value)}' for name, value in fields)})"

@@ -6,7 +6,10 @@ kernels go through one matrix of squared distances, whose adjoint is two matrix 
 
 from __future__ import annotations
 
+import functools
+import operator
 from functools import singledispatch
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -56,7 +59,7 @@ def _(kernel: Radial, X: Points, Z: Points) -> Covariance:
 
 @covariance.register
 def _(kernel: Sum, X: Points, Z: Points) -> Covariance:
-    return sum(covariance(term, X, Z) for term in kernel.terms)
+    return functools.reduce(operator.add, (covariance(term, X, Z) for term in kernel.terms))
 
 
 @covariance.register
@@ -98,13 +101,13 @@ def _(kernel: Polynomial, X: Points, Z: Points) -> Covariance:
     return kernel.variance * (X @ Z.T + kernel.offset) ** kernel.degree
 
 
-def variances(kernel: Kernel, X: Points) -> Float[Array, N]:
+def variances(kernel: Kernel, X: Points) -> Float[Array, "N"]:
     """k(x, x) for all rows of X."""
     return jax.vmap(lambda x: kernel.between(x, x))(X)
 
 
 @jax.custom_vjp
-def squared_distances(X: Points, Z: Points) -> Covariance:
+def squared_distances(X: Points, Z: Points) -> Any:
     """‖x − z‖² for all rows of X and Z, from the differences themselves: exact for close points."""
     if X.shape[1] <= UNROLLED:
         return sum((X[:, d, None] - Z[None, :, d]) ** 2 for d in range(X.shape[1]))

@@ -1,0 +1,58 @@
+# Two commands set everything up: `make demo` and `make test`. Both build the environment on first use.
+# Needed: make and a Python of at least 3.11 with pip. `make PYTHON=/path/to/python …` chooses another one.
+
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+	$$p -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { $$p -c 'import sys; print(sys.executable)'; break; }; done)
+UV := .tools/bin/uv
+export UV_PYTHON_DOWNLOADS := never
+RUN := .venv/bin
+
+# Small shapes compile often: keep what was compiled, and one LAPACK thread for each test process.
+TEST_ENV := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
+	JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+
+.PHONY: demo test check unit format bench clean help
+
+help:
+	@echo "make demo    fit an example and write a picture to demo/"
+	@echo "make test    formatter, linter, types, tests and docstring examples"
+	@echo "make format  format the code"
+	@echo "make bench   time structgp beside its peers (installs them on first use)"
+	@echo "make clean   remove what was built"
+
+demo: .venv/.ready
+	@mkdir -p demo
+	@$(RUN)/python examples/quickstart.py demo/quickstart.png
+
+test: check unit
+
+check: .venv/.ready
+	$(RUN)/ruff format --check src tests benchmarks examples
+	$(RUN)/ruff check src tests benchmarks examples
+	$(RUN)/mypy
+
+unit: .venv/.ready
+	$(TEST_ENV) $(RUN)/python -m pytest -n auto --dist worksteal
+
+format: .venv/.ready
+	$(RUN)/ruff check --fix src tests benchmarks examples
+	$(RUN)/ruff format src tests benchmarks examples
+
+bench: .venv-bench/.ready
+	.venv-bench/bin/python -m benchmarks --json bench.json $(ARGS)
+
+.venv/.ready: $(UV) pyproject.toml uv.lock
+	$(UV) sync --locked --quiet --python "$(PYTHON)"
+	@touch $@
+
+.venv-bench/.ready: $(UV) pyproject.toml uv.lock
+	UV_PROJECT_ENVIRONMENT=.venv-bench $(UV) sync --locked --quiet --extra bench --python "$(PYTHON)"
+	@touch $@
+
+$(UV):
+	@test -n "$(PYTHON)" || { echo "structgp needs a Python of at least 3.11 with pip; none was found. Name one: make PYTHON=/path/to/python $(MAKECMDGOALS)"; exit 1; }
+	@echo "Setting up with $(PYTHON) …"
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --target .tools "uv>=0.8"
+
+clean:
+	rm -rf .venv .venv-bench .tools .cache demo

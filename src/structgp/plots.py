@@ -1,0 +1,53 @@
+"""Pictures of a fitted process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .fitted import Fitted
+
+LINE, BAND, DATA = "#1f5fa8", "#9dc1e8", "#333333"
+
+
+def axes(ax: Any = None) -> Any:
+    """Axes to draw on: the given ones, or new ones."""
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("plots need Matplotlib: pip install 'structgp[plot]'") from None
+    return plt.subplots(figsize=(8, 4), layout="constrained")[1]
+
+
+def plot(fitted: Fitted, X: Any = None, *, level: float = 0.95, target: int = 0, ax: Any = None) -> Any:
+    """Draw a process of one input: the data, the mean, the band of f, and (dashed) that of new observations.
+
+    `X` are the places to draw at, by default 400 from a little before the data to a little after them. Returns the axes.
+    """
+    if fitted.inputs.dimension != 1:
+        raise ValueError(
+            f"plot draws processes of one input, but this one has {fitted.inputs.dimension}: "
+            "predict along a line of your choice"
+        )
+    t = np.asarray(fitted.inputs.points)[:, 0]
+    margin = 0.05 * (np.ptp(t) or 1.0)
+    places = np.linspace(t.min() - margin, t.max() + margin, 400) if X is None else np.sort(np.ravel(X))
+    prediction = fitted.predict(places)
+    column = lambda values: values if values.ndim == 1 else values[:, target]
+    mean, sd = column(prediction.mean), column(prediction.sd)
+    lower, upper = (column(end) for end in prediction.interval(level))
+    half = (upper - lower) / 2 * sd / column(prediction.observed.sd)
+    ax = axes(ax)
+    seen = np.asarray(fitted.data.seen)
+    ax.fill_between(places, mean - half, mean + half, color=BAND, alpha=0.6, lw=0, label=f"{level:.0%} of f")
+    ax.plot(places, lower, color=LINE, lw=0.8, ls="--", label=f"{level:.0%} of new observations")
+    ax.plot(places, upper, color=LINE, lw=0.8, ls="--")
+    ax.plot(places, mean, color=LINE, lw=1.6, label="mean of f")
+    ax.plot(t[seen], fitted.data.y[seen, target], ".", color=DATA, ms=5, label="data")
+    ax.legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
