@@ -169,11 +169,10 @@ def leaves(tree: Any) -> list[Leaf]:
             else:
                 index = getattr(key, "idx", getattr(key, "key", None))
                 path, owner = f"{path}[{index}]", owner[index]
-        support = _declared(parent).get(name) if isinstance(parent, Parametrised) else None
-        if support is not None:
+        if isinstance(parent, Parametrised) and name in _declared(parent):
             note = dict(parent.notes).get(name, Note())
             prior = note.prior if note.prior is not None else _metadata(parent, name)["prior"]
-            found.append(Leaf(path, position, value, support, prior, note.fixed, note.bounds, followers.get(path)))
+            found.append(Leaf(path, position, value, _declared(parent)[name], prior, note.fixed, note.bounds, followers.get(path)))
     return found
 
 

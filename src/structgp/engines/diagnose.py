@@ -12,6 +12,7 @@ from ..parameters import Leaf, leaves
 from ..posterior import Data
 from ..structure.dense import covariance
 
+FAR = 4.0  # powers of ten from one at which a parameter is worth a word
 MOST_ROWS = 1500  # an eigendecomposition of more would take longer than a user waits for a message
 
 
@@ -51,9 +52,7 @@ def _most_extreme(model: Any, X: np.ndarray) -> str:
         sizes = sizes[(sizes > 0) & np.isfinite(sizes)]
         if sizes.size:
             scores.append((float(np.abs(np.log10(sizes)).max()), leaf))
-    score, leaf = max(scores, key=lambda item: item[0])
-    return (
-        f"{leaf.path} = {np.asarray(leaf.value):.3g} is extreme"
-        if leaf is not None and score > 4 and np.ndim(leaf.value) == 0
-        else ""
-    )
+    score, worst = max(scores, key=lambda item: item[0])
+    if worst is None or score < FAR or np.ndim(worst.value):
+        return ""
+    return f"{worst.path} = {np.asarray(worst.value):.3g} is extreme"
