@@ -17,7 +17,7 @@ from .engines.plan import Plan
 from .inputs import Inputs, as_inputs
 from .learn.maximise import Learning
 from .linalg.cholesky import lapack_threads
-from .parameters import leaves
+from .parameters import as_numpy, leaves
 from .posterior import Conditional, Data, Moments, Prediction
 
 if TYPE_CHECKING:
@@ -50,17 +50,21 @@ class Fitted:
         return self.gp.likelihood
 
     @double_precision
-    def predict(self, X: Any, covariance: bool = False) -> Prediction:
+    def predict(self, X: Any, covariance: bool = False, part: int | None = None) -> Prediction:
         """The belief about f at new places: mean and variance, and the joint covariance if asked for.
 
-        However many places there are, memory stays bounded unless the covariance is asked for.
+        `part` asks for one term of a kernel that is a sum, by its place in the sum, without the mean of the process. However many
+        places there are, memory stays bounded unless the covariance is asked for.
         """
         Xs = self._new_points(X)
+        part = self._which_part(part)
         if covariance:
+            if part is not None:
+                raise ValueError("the covariance of a part is not available: ask for one of the two")
             mean, joint = (np.asarray(part) for part in _joint(self.gp, self.conditional, self.weights, Xs, self._targets))
             return Prediction(self._shaped(mean), self._spread(np.diagonal(joint)), self.likelihood, joint)
         with lapack_threads(len(self.inputs)):
-            mean, variance = self._in_chunks(_marginals, Xs)
+            mean, variance = self._in_chunks(functools.partial(_marginals, part=part), Xs)
         return Prediction(self._shaped(mean), self._spread(variance), self.likelihood)
 
     @double_precision
@@ -69,12 +73,12 @@ class Fitted:
         if n < 1:
             raise ValueError(f"n must be at least 1 sample, got {n}")
         rng = generator(seed)
-        prediction = self.predict(X, covariance=True)
-        assert prediction.covariance is not None
-        root = square_root(prediction.covariance)
-        draws = rng.standard_normal((n, root.shape[1], self._targets))
-        f = np.einsum("mr,nrt->nmt", root, draws) + prediction.mean.reshape(1, len(prediction), -1)
-        f = f[..., 0] if prediction.mean.ndim == 1 else f
+        Xs, T = self._new_points(X), self._targets
+        if not len(Xs):
+            return np.zeros((n, 0) if self._single else (n, 0, T))
+        keys = jax.random.split(jax.random.key(int(rng.integers(2**62))))
+        draws = np.asarray(_draws(self.gp, self.conditional, self.weights, Xs, keys, n, T))
+        f = draws[..., 0] if self._single else draws
         return self.likelihood.sample(rng, f) if observed else f
 
     @double_precision
@@ -146,6 +150,10 @@ class Fitted:
 
         return plot(self, X, level=level, target=target, ax=ax)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: arrays on the host, because JAX restores its own in the precision of the caller's setting."""
+        return {field.name: as_numpy(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
     def summary(self) -> str:
         """A table of the parameters and an account of the fit."""
         rows = [("parameter", "value", "")]
@@ -160,7 +168,7 @@ class Fitted:
                 else ""
             )
             if self.learning and leaf.path in {
-                name.split("[")[0] if np.ndim(leaf.value) else name for name in self.learning.at_bound
+                name.rsplit("[", 1)[0] if np.ndim(leaf.value) else name for name in self.learning.at_bound
             }:
                 note = (note + " at a bound").strip()
             rows.append((leaf.path, np.array2string(np.asarray(leaf.value), precision=4, threshold=12), note))
@@ -192,6 +200,15 @@ class Fitted:
     def _spread(self, variance: np.ndarray) -> np.ndarray:
         return variance if self._single else np.repeat(variance[:, None], self._targets, axis=1)
 
+    def _which_part(self, part: int | None) -> int | None:
+        if part is None:
+            return None
+        terms = getattr(self.kernel, "terms", ())
+        if not -len(terms) <= part < len(terms):
+            has = f"has {len(terms)} terms, counted from 0" if terms else "is not a sum"
+            raise ValueError(f"part={part} cannot be predicted: the kernel {self.kernel!r} {has}")
+        return part % len(terms)
+
     def _new_points(self, X: Any) -> np.ndarray:
         new = as_inputs(X, allow_empty=True)
         self._check_dimension(new)
@@ -206,7 +223,7 @@ class Fitted:
 
     def _in_chunks(self, function: Any, Xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Run over the rows in pieces of a few sizes, so that nothing grows with their number and little is compiled."""
-        size = int(2 ** np.clip(np.floor(np.log2(CHUNK_BYTES / (8 * max(len(self.inputs), 1)))), 4, 14))
+        size = int(2 ** np.clip(np.floor(np.log2(CHUNK_BYTES / (8 * max(self.conditional.row_size, 1)))), 4, 14))
         means, spreads = [np.zeros((0, self._targets))], [np.zeros(0)]
         for at in range(0, len(Xs), size):
             piece = Xs[at : at + size]
@@ -223,6 +240,17 @@ class Fitted:
         return self.conditional
 
 
+@functools.partial(jax.jit, static_argnames=("n", "T"))
+def _draws(gp: Any, conditional: Conditional, weights: Weights, X: Any, keys: Any, n: int, T: int) -> Any:
+    """Joint draws (n, M, T): the mean, with drawn basis weights, and what the sites leave open."""
+    means, _ = conditional.at(X)
+    known, Phi = columns(gp, X)
+    drawn = jax.random.normal(keys[0], (n, weights.factor.shape[0], T))
+    beta = weights.mean + jax.vmap(lambda z: jax.scipy.linalg.solve_triangular(weights.factor, z, lower=True, trans="T"))(drawn)
+    open_ = jnp.reshape(conditional.residuals(X, keys[1], n * T), (len(X), n, T))
+    return (known[:, None] + means[:, :T])[None] + (Phi - means[:, T:]) @ beta + jnp.swapaxes(open_, 0, 1)
+
+
 def _padded(values: np.ndarray, count: int) -> np.ndarray:
     return np.concatenate([values, np.zeros(count - len(values))])
 
@@ -233,19 +261,26 @@ def square_root(covariance: np.ndarray) -> np.ndarray:
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
-def _combine(gp: Any, weights: Weights, means: Any, X: Any, T: int) -> tuple[Any, Any]:
+def _combine(gp: Any, weights: Weights, means: Any, X: Any, T: int, part: int | None = None) -> tuple[Any, Any]:
     """The mean of f, and ρ = φ − m_Φ through which the uncertain weights enter."""
     known, Phi = columns(gp, X)
+    if part is not None:
+        own = gp.kernel.terms[part]
+        before = gp.kernel.terms[:part]
+        at = jax.vmap(gp.mean.features)(X).shape[1] + sum(jax.vmap(term.null_space)(X).shape[1] for term in before)
+        mine = jnp.arange(Phi.shape[1])
+        mine = (mine >= at) & (mine < at + jax.vmap(own.null_space)(X).shape[1])
+        known, Phi = jnp.zeros_like(known), jnp.where(mine, Phi, 0.0)
     rho = Phi - means[:, T:]
     return known[:, None] + means[:, :T] + rho @ weights.mean, jax.scipy.linalg.solve_triangular(
         weights.factor, rho.T, lower=True
     )
 
 
-@functools.partial(jax.jit, static_argnames="T")
-def _marginals(gp: Any, conditional: Conditional, weights: Weights, X: Any, T: int) -> tuple[Any, Any]:
-    means, variance = conditional.at(X)
-    mean, U = _combine(gp, weights, means, X, T)
+@functools.partial(jax.jit, static_argnames=("T", "part"))
+def _marginals(gp: Any, conditional: Conditional, weights: Weights, X: Any, T: int, part: int | None) -> tuple[Any, Any]:
+    means, variance = conditional.at(X, part)
+    mean, U = _combine(gp, weights, means, X, T, part)
     return mean, variance + jnp.sum(U * U, axis=0)
 
 

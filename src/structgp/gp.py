@@ -63,7 +63,7 @@ class GP(Parametrised):
         """What would run at these inputs, what it costs, and why not the others."""
         inputs = as_inputs(X)
         self._check_kernel(inputs)
-        return plan(self.kernel, inputs, structure)
+        return plan(self, inputs, structure)
 
     @double_precision
     def condition(self, X: Any, y: Any, *, noise: Any = None, missing: str = "error", structure: str = "auto") -> Fitted:
@@ -132,7 +132,8 @@ class GP(Parametrised):
 
     def _conditioned(self, inputs: Inputs, data: Data, chosen: Plan) -> Fitted:
         with lapack_threads(len(inputs)):
-            conditional, weights, evidence = jax.block_until_ready(_condition(self, inputs, data, chosen.engine))
+            engine = chosen.engine.specialised(self, inputs, data)
+            conditional, weights, evidence = jax.block_until_ready(_condition(self, inputs, data, engine))
         return self._fitted(inputs, data, chosen, conditional, weights, evidence)
 
     def _fitted(self, inputs: Inputs, data: Data, chosen: Plan, conditional: Any, weights: Weights, evidence: Any) -> Fitted:
@@ -152,7 +153,7 @@ class GP(Parametrised):
         if not isinstance(fitted.conditional, CholeskyConditional):
             return dataclasses.replace(self._conditioned(inputs, both, fitted.plan), learning=fitted.learning)
         conditional, weights, evidence = _extend(self, fitted.conditional, np.asarray(new.points), data, both.seen)
-        extended = self._fitted(inputs, both, plan(self.kernel, inputs, "dense"), conditional, weights, evidence)
+        extended = self._fitted(inputs, both, plan(self, inputs, "dense"), conditional, weights, evidence)
         return dataclasses.replace(extended, learning=fitted.learning)
 
     def _check_kernel(self, inputs: Inputs) -> None:

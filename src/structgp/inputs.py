@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import narwhals as nw
 import numpy as np
 from jaxtyping import Float, Int
@@ -38,7 +39,7 @@ class Inputs(eqx.Module):
 class Points(Inputs):
     """Places without a known layout."""
 
-    X: Float[Any, "N D"]
+    X: Float[Any, "N D"] = eqx.field(converter=lambda X: X if isinstance(X, jax.Array) else read_table(X, "X", True)[0])
 
     @property
     def points(self) -> Float[Any, "N D"]:
@@ -85,7 +86,7 @@ class Grid(Inputs):
             raise ValueError("Grid needs at least one axis, as in Grid([0, 1, 2], [0.0, 0.5])")
         self.axes = tuple(_axis(axis, i) for i, axis in enumerate(axes))
         self.shape = tuple(len(axis) for axis in self.axes)
-        self.cells = None if cells is None else np.asarray(cells, dtype=np.intp)
+        self.cells = None if cells is None else _cells(cells, int(np.prod(self.shape)))
 
     @classmethod
     def from_points(cls, X: Any) -> Grid:
@@ -181,20 +182,21 @@ def read_table(X: Any, name: str = "X", allow_empty: bool = False) -> tuple[Floa
 
 def read_numbers(values: Any, name: str) -> tuple[np.ndarray, list[str] | None]:
     """A float64 array from an array or a data frame (pandas, polars, Arrow …), with its column names."""
-    frame = nw.from_native(values, allow_series=True, pass_through=True)
+    try:
+        frame = nw.from_native(values, allow_series=True, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        raise ValueError(f"{name} has two columns of the same name: rename one of them") from None
     columns = None
     if isinstance(frame, nw.LazyFrame):
         raise TypeError(f"{name} is a lazy frame: collect it first")
     if isinstance(frame, nw.DataFrame):
         columns = [str(column) for column in frame.columns]
-        text = [
-            c
-            for c in frame.columns
-            if not (frame[c].dtype.is_numeric() or frame[c].dtype == nw.Boolean or frame[c].dtype == nw.Object)
-        ]
+        plain = lambda dtype: dtype.is_numeric() or dtype in (nw.Boolean, nw.Object)
+        text = [f"{c.name!r} ({c.dtype})" for c in frame.iter_columns() if not plain(c.dtype)]
         if text:
-            kinds = ", ".join(f"{c!r} ({frame[c].dtype})" for c in text[:4])
-            raise TypeError(f"{name} has columns that are not numeric: {kinds}; encode them as numbers or leave them out")
+            raise TypeError(
+                f"{name} has columns that are not numeric: {few(text, 4)}; encode them as numbers or leave them out"
+            )
         values = frame.to_numpy()
     elif isinstance(frame, nw.Series):
         values = frame.to_numpy()
@@ -216,9 +218,22 @@ def read_numbers(values: Any, name: str) -> tuple[np.ndarray, list[str] | None]:
         )
     try:
         return array.astype(np.float64), columns
-    except (TypeError, ValueError) as error:
-        kind = TypeError if "argument must be" in str(error) else ValueError
-        raise kind(f"{name} must be numeric: {error}") from None
+    except (TypeError, ValueError):
+        row, entry = _first_text(array)
+        met = f"{name} must be numeric, but row {row} holds {entry!r}"
+        if isinstance(entry, str):
+            raise ValueError(f"{met}: encode text as numbers, or leave the column out") from None
+        raise TypeError(f"{met}: each argument must be a string that reads as a number, or a number") from None
+
+
+def _first_text(array: np.ndarray) -> tuple[int, Any]:
+    """The row and the value of the first entry that is not a number."""
+    for index, entry in np.ndenumerate(array):
+        try:
+            float(entry)
+        except (TypeError, ValueError):
+            return index[0], entry.item() if isinstance(entry, np.generic) else entry
+    return 0, array.flat[0]
 
 
 def describe_bad(array: np.ndarray) -> str:
@@ -233,6 +248,13 @@ def few(items: Sequence[Any] | np.ndarray, most: int = 5) -> str:
     """The first few of a list, and how many more there are."""
     shown = ", ".join(str(item) for item in list(items)[:most])
     return shown if len(items) <= most else f"{shown}, … {len(items) - most} more"
+
+
+def _cells(cells: Any, count: int) -> np.ndarray:
+    flat = np.asarray(cells, dtype=np.intp)
+    if flat.ndim != 1 or ((flat < 0) | (flat >= count)).any() or len(np.unique(flat)) < len(flat):
+        raise ValueError(f"cells must be distinct flat indices into the {count} cells of the grid, from 0 to {count - 1}")
+    return flat
 
 
 def _axis(values: Any, i: int) -> np.ndarray:

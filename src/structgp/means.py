@@ -12,7 +12,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from ._types import Numbers, Point, Scalar, as_callable, as_float
+from ._types import Numbers, Point, Scalar, as_callable, as_float, is_traced
 from .parameters import Parametrised, parameter
 from .supports import real
 
@@ -71,17 +71,30 @@ class FunctionMean(Mean):
 
 
 class Basis(Mean):
-    """m(x) = βᵀφ(x), β ~ N(mean, variance) integrated out; an infinite variance leaves β free.
+    """m(x) = βᵀφ(x), β ~ N(mean, covariance) integrated out; without a covariance nothing is known of β.
 
-    `function` maps a point (D,) to φ(x) (p,). `variance` is a number, one for each weight, or a (p, p) covariance.
+    `function` maps a point (D,) to φ(x) (p,). `covariance` is a variance for all weights, one for each, or a (p, p) matrix.
     """
 
     function: Any = eqx.field(converter=as_callable)
     mean: Numbers = eqx.field(default=0.0, converter=as_float)
     covariance: Numbers | None = eqx.field(default=None, converter=as_float)
 
+    def __check_init__(self) -> None:
+        if self.covariance is not None and not is_traced(self.covariance):
+            B = np.asarray(self.covariance)
+            if B.ndim > 2 or not np.isfinite(B).all() or (np.linalg.eigvalsh(B) if B.ndim == 2 else B).min() <= 0:
+                raise ValueError(
+                    "Basis: covariance must be finite and positive, a variance or a square matrix; "
+                    f"leave it out when nothing is known of the weights, got {B.tolist()}"
+                )
+
     def __call__(self, x: Point) -> Scalar:
-        return jnp.sum(self.mean * self.features(x))
+        phi = self.features(x)
+        for name, given in (("mean", self.mean), ("covariance", self.covariance)):
+            if given is not None and set(np.shape(given)) - {phi.shape[0]}:
+                raise ValueError(f"Basis has {phi.shape[0]} functions, but its {name} has shape {np.shape(given)}")
+        return jnp.sum(self.mean * phi)
 
     def features(self, x: Point) -> Numbers:
         return jnp.ravel(jnp.asarray(self.function(x)))

@@ -13,7 +13,7 @@ as a MAP term, and the name in a summary. A value can carry a *note* of its own:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
 import equinox as eqx
@@ -23,7 +23,7 @@ import numpy as np
 
 from ._types import as_float, is_traced
 from .priors import Prior
-from .supports import Nonnegative, Support, positive
+from .supports import Nonnegative, Orthonormal, Simplex, Support, positive
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,11 @@ class Parametrised(eqx.Module):
             value = getattr(self, name)
             if isinstance(value, Annotated):
                 notes[name], value = value.note, value.value
+                if isinstance(value, Parametrised):  # a metric in place of a lengthscale: the note is for all of its numbers
+                    value = _annotate(value, (), **vars(notes.pop(name)))
                 object.__setattr__(self, name, value)
+            if name in notes and notes[name].bounds is not None:
+                _check_bounds(f"{type(self).__name__}: {name}", support, notes[name].bounds)
             if value is None or isinstance(value, Parametrised) or is_traced(value):
                 continue
             support.check(f"{type(self).__name__}: {name}", value)
@@ -116,8 +120,7 @@ class Parametrised(eqx.Module):
         if len({np.shape(values[path]) for path in paths}) > 1:
             shapes = ", ".join(f"{path}: {np.shape(values[path])}" for path in paths)
             raise ValueError(f"tied parameters need one shape, got {shapes}")
-        tied = with_values(self, dict.fromkeys(paths[1:], values[paths[0]]))
-        return dataclasses.replace(tied, ties=(*tied.ties, paths))
+        return with_values(dataclasses.replace(self, ties=(*self.ties, paths)), {paths[0]: values[paths[0]]})
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Every parameter by its path, with its value."""
@@ -157,12 +160,12 @@ def leaves(tree: Any) -> list[Leaf]:
     """The parameters of a tree in their order; everything else in it is passed over."""
     flat, _ = jax.tree_util.tree_flatten_with_path(tree)
     found = []
+    groups: dict[tuple[str, ...], None] = {}
     for position, (keys, value) in enumerate(flat):
-        followers: dict[str, str] = {}
         parent, owner, name, path = None, tree, "", ""
         for key in keys:
             if isinstance(owner, Parametrised):
-                followers |= {_join(path, p): _join(path, group[0]) for group in owner.ties for p in group[1:]}
+                groups |= dict.fromkeys(tuple(_join(path, p) for p in group) for group in owner.ties)
             if isinstance(key, jax.tree_util.GetAttrKey):
                 parent, name, path = owner, key.name, _join(path, key.name)
                 owner = getattr(owner, key.name)
@@ -172,8 +175,22 @@ def leaves(tree: Any) -> list[Leaf]:
         if isinstance(parent, Parametrised) and name in _declared(parent):
             note = dict(parent.notes).get(name, Note())
             prior = note.prior if note.prior is not None else _metadata(parent, name)["prior"]
-            found.append(Leaf(path, position, value, _declared(parent)[name], prior, note.fixed, note.bounds, followers.get(path)))
-    return found
+            found.append(Leaf(path, position, value, _declared(parent)[name], prior, note.fixed, note.bounds, None))
+    leader = _leaders(groups)
+    return [
+        leaf._replace(follows=leader[leaf.path]) if leader.get(leaf.path, leaf.path) != leaf.path else leaf for leaf in found
+    ]
+
+
+def _leaders(groups: Iterable[tuple[str, ...]]) -> dict[str, str]:
+    """For each tied parameter the one it follows; groups that share a parameter are one group."""
+    leader: dict[str, str] = {}
+    for group in groups:
+        first = leader.get(group[0], group[0])
+        joined = {leader.get(path, path) for path in group}
+        leader |= {path: first for path, old in leader.items() if old in joined}
+        leader |= dict.fromkeys(group, first)
+    return leader
 
 
 def learned_leaves(tree: Any) -> list[Leaf]:
@@ -215,14 +232,17 @@ def with_values(tree: Any, values: Mapping[str, Any]) -> Any:
     """The tree with some parameters, named by their paths, set to new values."""
     flat, treedef = jax.tree_util.tree_flatten(tree)
     by_path = {leaf.path: leaf for leaf in leaves(tree)}
+    switched_off = []
     for path, value in values.items():
         leaf = by_path[_known(by_path, path, tree)]
         leaf.support.check(path, value)
-        flat[leaf.position] = as_float(value)
-        for follower in by_path.values():
-            if follower.follows == path:
-                flat[follower.position] = as_float(value)
-    return jax.tree_util.tree_unflatten(treedef, flat)
+        for other in by_path.values():
+            if (other.follows or other.path) == (leaf.follows or path):
+                flat[other.position] = as_float(value)
+        if isinstance(leaf.support, Nonnegative) and not is_traced(value) and np.all(np.asarray(value) == 0):
+            switched_off.append(path)
+    changed = jax.tree_util.tree_unflatten(treedef, flat)
+    return _annotate(changed, tuple(switched_off), fixed=True) if switched_off else changed
 
 
 def as_numpy(tree: Any) -> Any:
@@ -240,8 +260,22 @@ def free_bounds(leaf: Leaf) -> tuple[float, float] | None:
     """The user's bounds of a parameter on the scale of θ."""
     if leaf.bounds is None:
         return None
-    low, high = (float(leaf.support.free(np.asarray(bound))) for bound in leaf.bounds)
+    with np.errstate(divide="ignore"):  # the edge of the support lies at infinity
+        low, high = (float(leaf.support.free(np.asarray(bound))) for bound in leaf.bounds)
     return low, high
+
+
+def _check_bounds(name: str, support: Support, bounds: tuple[float, float]) -> None:
+    """Refuse bounds for the search that are not in order, or not where the parameter lives."""
+    if isinstance(support, (Simplex, Orthonormal)):
+        raise ValueError(f"{name} cannot have bounds: its numbers depend on each other; give it a prior instead")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        outside = np.isnan(support.free(np.asarray(bounds))).any()
+    if outside or not bounds[0] < bounds[1]:
+        kind = type(support).__name__.lower()
+        raise ValueError(
+            f"{name} needs a lower and an upper bound, in this order and {kind}, got {bounds[0]:g} and {bounds[1]:g}"
+        )
 
 
 def free_names(tree: Any) -> list[str]:

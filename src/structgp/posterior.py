@@ -60,8 +60,17 @@ class Conditional(eqx.Module):
     """A zero-mean process given sites: one mean for each column of targets, one variance for all."""
 
     @abc.abstractmethod
-    def at(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
-        """Means and variance at new places."""
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+        """Means and variance at new places, of one term of a sum if asked for."""
+
+    @abc.abstractmethod
+    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
+        """n joint draws at new places of what the sites leave open: zero mean, the conditional covariance."""
+
+    @property
+    @abc.abstractmethod
+    def row_size(self) -> int:
+        """How many numbers prediction holds for each new place."""
 
     @abc.abstractmethod
     def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:

@@ -132,6 +132,7 @@ class Uniform(Prior):
     high: float = 1.0
 
     def __post_init__(self) -> None:
+        Prior.__post_init__(self)
         if not self.low < self.high:
             raise ValueError(f"Uniform: low must be below high, got {self.low} and {self.high}")
 

@@ -7,11 +7,13 @@ import dataclasses
 from typing import Any, ClassVar
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..inputs import Inputs
 from ..kernels.algebra import Kernel
-from ..posterior import Conditional, Sites
+from ..posterior import Conditional, Data, Model, Sites
 from ..structure.base import No, Structure
 
 
@@ -21,6 +23,12 @@ class Cost:
 
     flops: float
     bytes: float
+
+
+def draw(covariance: Float[Array, "M M"], key: Array, n: int) -> Float[Array, "M n"]:
+    """n draws from N(0, covariance), which may be singular."""
+    values, vectors = jnp.linalg.eigh(0.5 * (covariance + covariance.T))
+    return (vectors * jnp.sqrt(jnp.maximum(values, 0.0))) @ jax.random.normal(key, (len(covariance), n))
 
 
 class Engine(eqx.Module):
@@ -36,6 +44,14 @@ class Engine(eqx.Module):
     @abc.abstractmethod
     def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
         """What one evaluation takes, by shapes alone."""
+
+    def note(self, kernel: Kernel) -> str:
+        """A few words for the plan."""
+        return ""
+
+    def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> Engine:
+        """This algorithm with its static choices made for these values (on the host, cheaply); most have none to make."""
+        return self
 
     @abc.abstractmethod
     def log_det_and_gram(self, structure: Any, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:

@@ -14,7 +14,7 @@ from ..kernels.algebra import Kernel
 from ..linalg.cholesky import cholesky_update, factorise, log_det_and_gram, log_sum
 from ..posterior import Conditional, Sites
 from ..structure.dense import Dense, covariance, dense, variances
-from .base import Cost, Engine
+from .base import Cost, Engine, draw
 
 
 class CholeskyConditional(Conditional):
@@ -27,10 +27,18 @@ class CholeskyConditional(Conditional):
     alpha: Float[Array, "N C"]
     jitter: Float[Array, ""]
 
-    def at(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
-        Ks = covariance(self.kernel, X, self.X)
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        Ks = covariance(kernel, X, self.X)
         V = self._whiten(Ks.T)
-        return Ks @ self.alpha, jnp.maximum(variances(self.kernel, X) - jnp.sum(V * V, axis=0), 0.0)
+        return Ks @ self.alpha, jnp.maximum(variances(kernel, X) - jnp.sum(V * V, axis=0), 0.0)
+
+    @property
+    def row_size(self) -> int:
+        return self.X.shape[0]
+
+    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
+        return draw(self.joint(X)[1], key, n)
 
     def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
         Ks = covariance(self.kernel, X, self.X)

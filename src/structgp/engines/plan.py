@@ -5,13 +5,17 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import jax
+
 from ..inputs import Inputs
 from ..kernels.algebra import Kernel
-from ..structure.base import No
+from ..posterior import Model
+from ..structure.base import No, Structure
 from .base import Cost, Engine
 from .cholesky import Cholesky
+from .kalman import Kalman
 
-ENGINES: tuple[Engine, ...] = (Cholesky(),)
+ENGINES: tuple[Engine, ...] = (Kalman(), Cholesky())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,11 +25,13 @@ class Offer:
     engine: Engine
     cost: Cost | None = None
     reason: str | None = None
+    note: str = ""
 
     def __str__(self) -> str:
         if self.cost is None:
             return f"{self.engine.name:<10} no: {self.reason}"
-        return f"{self.engine.name:<10} exact   {units(self.cost.flops, 'flop'):>9}   {units(self.cost.bytes, 'B'):>7}"
+        cost = f"{self.engine.name:<10} exact   {units(self.cost.flops, 'flop'):>9}   {units(self.cost.bytes, 'B'):>7}"
+        return f"{cost}   {self.note}" if self.note else cost
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,9 +51,9 @@ class Plan:
     __repr__ = __str__
 
 
-def plan(kernel: Kernel, inputs: Inputs, structure: str = "auto") -> Plan:
-    """Compare the algorithms for a kernel on inputs: the cheapest first, or the one for the structure that is asked for."""
-    offers = [_offer(engine, kernel, inputs) for engine in ENGINES]
+def plan(model: Model, inputs: Inputs, structure: str = "auto") -> Plan:
+    """Compare the algorithms for a model on inputs: the cheapest first, or the one for the structure that is asked for."""
+    offers = [_offer(engine.specialised(model, inputs), model.kernel, inputs) for engine in ENGINES]
     known = [engine.structure for engine in ENGINES]
     if structure not in ("auto", *known):
         raise ValueError(f"structure must be 'auto' or one of {known}, got {structure!r}")
@@ -61,8 +67,17 @@ def plan(kernel: Kernel, inputs: Inputs, structure: str = "auto") -> Plan:
 
 
 def _offer(engine: Engine, kernel: Kernel, inputs: Inputs) -> Offer:
-    form = engine.form(kernel, inputs)
-    return Offer(engine, reason=form.reason) if isinstance(form, No) else Offer(engine, engine.cost(kernel, inputs))
+    form = _form(engine, kernel, inputs)
+    if isinstance(form, No):
+        return Offer(engine, reason=form.reason)
+    return Offer(engine, engine.cost(kernel, inputs), note=engine.note(kernel))
+
+
+def _form(engine: Engine, kernel: Kernel, inputs: Inputs) -> Structure | No:
+    """The form by shapes alone: nothing is computed."""
+    found: list[Structure | No] = []
+    jax.eval_shape(lambda: found.append(engine.form(kernel, inputs)))
+    return found[0]
 
 
 def units(value: float, unit: str) -> str:

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import Numbers, Point, Scalar
+from .._types import Numbers, Point, Scalar, double_precision
 from ..parameters import Parametrised, fixed, parameter, show
 from ..supports import positive
 
@@ -26,6 +26,9 @@ class Kernel(Parametrised):
         """The functions that this prior leaves free altogether, at one point: an array (p,), empty for a proper prior."""
         return jnp.zeros(0)
 
+    __array_ufunc__ = None  # an array times a kernel is not an array of kernels
+
+    @double_precision
     def __call__(self, x: Any, z: Any) -> Any:
         """The covariance of f(x) and f(z); points with one coordinate may be numbers."""
         return self.between(jnp.atleast_1d(x), jnp.atleast_1d(z))
@@ -102,6 +105,17 @@ class Scaled(Kernel):
     def __repr__(self) -> str:
         inner = f"({self.kernel!r})" if isinstance(self.kernel, Sum) else repr(self.kernel)
         return f"{show(self.scale)} * {inner}"
+
+
+def check_columns(kernel: Kernel, x: Any, **values: Any) -> None:
+    """Refuse parameters with one number for each column when the inputs have another number of columns."""
+    for name, value in values.items():
+        count = np.shape(value)[-1] if np.ndim(value) else 1
+        if count not in (1, x.shape[-1]):
+            raise ValueError(
+                f"{type(kernel).__name__} has {name} for {count} columns but the inputs have {x.shape[-1]}: "
+                "give one for each column, or a single number for all"
+            )
 
 
 def one_coordinate(kernel: Kernel, x: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import Numbers, Seed, generator
+from .._types import Numbers, Seed, double_precision, generator
 from ..parameters import Parametrised, parameter
 from ..supports import positive, real
 
@@ -28,6 +28,7 @@ class Metric(Parametrised):
     def embed(self, x: Numbers) -> Numbers:
         """Points (…, D) mapped to where the distance is the plain one."""
 
+    @double_precision
     def matrix(self) -> Any:
         """Σ, the matrix of the quadratic form."""
         embedded = self.embed(jnp.eye(self.dimension))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import betainc
 
-from .._types import Numbers, Point, Scalar, as_callable
+from .._types import Numbers, Point, Scalar, as_callable, as_float
 from ..parameters import parameter
 from ..supports import nonnegative, positive, real, simplex
-from .algebra import Kernel, one_coordinate
+from .algebra import Kernel, check_columns, one_coordinate
 
 
 def whole_number(value: Any) -> int:
@@ -39,6 +41,7 @@ class Linear(Kernel):
     center: Numbers = parameter(0.0, real)
 
     def between(self, x: Point, z: Point) -> Scalar:
+        check_columns(self, x, variance=self.variance, center=self.center)
         return jnp.sum(self.variance * (x - self.center) * (z - self.center))
 
 
@@ -70,7 +73,7 @@ class IntegratedWiener(Kernel):
 
     variance: Numbers = parameter(1.0, positive)
     order: int = eqx.field(static=True, default=2, kw_only=True, converter=whole_number)
-    start: float = eqx.field(static=True, default=0.0, kw_only=True, converter=float)
+    start: Scalar = eqx.field(default=0.0, kw_only=True, converter=as_float)
 
     def between(self, x: Point, z: Point) -> Scalar:
         return self.variance * integrated_wiener(
@@ -82,7 +85,7 @@ class Wiener(Kernel):
     """k = variance · min(a, b): Brownian motion from `start`, both ways."""
 
     variance: Numbers = parameter(1.0, positive)
-    start: float = eqx.field(static=True, default=0.0, kw_only=True, converter=float)
+    start: Scalar = eqx.field(default=0.0, kw_only=True, converter=as_float)
 
     def between(self, x: Point, z: Point) -> Scalar:
         return self.variance * integrated_wiener(one_coordinate(self, x) - self.start, one_coordinate(self, z) - self.start, 1)
@@ -97,7 +100,7 @@ class Spline(Kernel):
 
     variance: Numbers = parameter(1.0, positive)
     order: int = eqx.field(static=True, default=2, kw_only=True, converter=whole_number)
-    start: float = eqx.field(static=True, default=0.0, kw_only=True, converter=float)
+    start: Scalar = eqx.field(default=0.0, kw_only=True, converter=as_float)
 
     def between(self, x: Point, z: Point) -> Scalar:
         return self.variance * integrated_wiener(
@@ -136,7 +139,8 @@ class ThinPlate(Kernel):
         to_x = jnp.stack([_plate(x - anchor, D) for anchor in anchors])
         to_z = jnp.stack([_plate(z - anchor, D) for anchor in anchors])
         among = jnp.stack([jnp.stack([_plate(jnp.asarray(a - b), D) for b in anchors]) for a in anchors])
-        return self.variance * (_plate(x - z, D) - p @ to_z - q @ to_x + p @ among @ q)
+        energy = _plate(x - z, D) - p @ to_z - q @ to_x + p @ among @ q
+        return self.variance * self.scale ** (4 - D) * energy  # in the units of x, so that the scale drops out
 
     def null_space(self, x: Point) -> Numbers:
         return _barycentric(x / self.scale)
@@ -163,6 +167,7 @@ class ArcSine(Kernel):
     variance: Numbers = parameter(1.0, positive)
 
     def between(self, x: Point, z: Point) -> Scalar:
+        check_columns(self, x, weight_variance=self.weight_variance)
         inner = lambda a, b: self.bias_variance + jnp.sum(self.weight_variance * a * b)
         ratio = 2 * inner(x, z) / jnp.sqrt((1 + 2 * inner(x, x)) * (1 + 2 * inner(z, z)))
         return self.variance * 2 / jnp.pi * jnp.arcsin(ratio)
@@ -222,15 +227,16 @@ def _ball(D: int) -> Any:
 
 def _separating(x: Any) -> Any:
     """Boundaries between x and the origin: their nearest points fill the ball whose diameter is the segment from 0 to x."""
-    D = x.shape[-1]
-    return _ball(D) * (jnp.sum(x * x) / 4) ** (D / 2)
+    D, norm2 = x.shape[-1], jnp.sum(x * x)
+    safe = jnp.where(norm2 > 0, norm2, 1.0)  # an odd power of the norm has no slope at the origin
+    return jnp.where(norm2 > 0, _ball(D) * (safe / 4) ** (D / 2), 0.0)
 
 
 def _separating_both(x: Any, z: Any) -> Any:
     """The common part of the two balls: two caps, by the angles at x and at z of the triangle 0, x, z."""
     same = jnp.all(x == z)
     apart = jnp.where(same, x + 1.0, z)  # any other point, so that no angle is undefined
-    return jnp.where(same, _separating(x), _cap(x, apart) + _cap(apart, x))
+    return jnp.where(same, 0.5 * (_separating(x) + _separating(z)), _cap(x, apart) + _cap(apart, x))
 
 
 def _cap(x: Any, z: Any) -> Any:
@@ -238,6 +244,19 @@ def _cap(x: Any, z: Any) -> Any:
     D = x.shape[-1]
     edge, norm2 = x - z, jnp.sum(x * x)
     adjacent, length2 = jnp.sum(x * edge), jnp.sum(edge * edge)
-    cos2 = adjacent**2 / jnp.where(norm2 > 0, norm2 * length2, 1.0)
-    half = 0.5 * betainc((D + 1) / 2, 0.5, jnp.clip(1 - cos2, 0.0, 1.0))
-    return jnp.where(norm2 > 0, _separating(x) * jnp.where(adjacent >= 0, half, 1 - half), 0.0)
+    cosine = adjacent / jnp.sqrt(jnp.where(norm2 > 0, norm2 * length2, 1.0))
+    return jnp.where(norm2 > 0, _separating(x) * _cap_fraction(D, cosine), 0.0)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _cap_fraction(D: int, cosine: Any) -> Any:
+    """The part of a D-dimensional ball beyond a plane at this cosine of its radius: smooth, though its terms are not."""
+    half = 0.5 * betainc((D + 1) / 2, 0.5, jnp.clip(1 - cosine**2, 0.0, 1.0))
+    return jnp.where(cosine >= 0, half, 1 - half)
+
+
+@_cap_fraction.defjvp
+def _cap_fraction_jvp(D: int, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    (cosine,), (step,) = primals, tangents
+    slope = -(jnp.clip(1 - cosine**2, 0.0, 1.0) ** ((D - 1) / 2)) * (_ball(D - 1) / _ball(D))
+    return _cap_fraction(D, cosine), slope * step

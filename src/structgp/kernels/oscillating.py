@@ -8,7 +8,7 @@ import numpy as np
 from .._types import Numbers, Point, Scalar
 from ..parameters import parameter
 from ..supports import positive, real
-from .algebra import Kernel, one_coordinate
+from .algebra import Kernel, check_columns, one_coordinate
 
 
 class Cosine(Kernel):
@@ -18,6 +18,7 @@ class Cosine(Kernel):
     variance: Numbers = parameter(1.0, positive)
 
     def between(self, x: Point, z: Point) -> Scalar:
+        check_columns(self, x, period=self.period)
         return self.variance * jnp.prod(jnp.cos(2 * jnp.pi * (x - z) / self.period))
 
 
@@ -29,6 +30,7 @@ class Periodic(Kernel):
     variance: Numbers = parameter(1.0, positive)
 
     def between(self, x: Point, z: Point) -> Scalar:
+        check_columns(self, x, period=self.period, lengthscale=self.lengthscale)
         s = jnp.sin(jnp.pi * (x - z) / self.period) / self.lengthscale
         return self.variance * jnp.exp(-2 * jnp.sum(s * s))
 
@@ -71,5 +73,6 @@ class SpectralMixture(Kernel):
         tau = x - z
         frequencies = jnp.reshape(self.frequencies, (len(self.weights), -1))
         bandwidths = jnp.reshape(self.bandwidths, (len(self.weights), -1))
+        check_columns(self, x, frequencies=frequencies, bandwidths=bandwidths)
         bumps = jnp.exp(-2 * (jnp.pi * tau * bandwidths) ** 2) * jnp.cos(2 * jnp.pi * tau * frequencies)
         return jnp.sum(self.weights * jnp.prod(bumps, axis=1))

@@ -23,7 +23,7 @@ import numpy as np
 from .._types import Numbers, Point, Scalar
 from ..parameters import parameter
 from ..supports import interval, positive
-from .algebra import Kernel
+from .algebra import Kernel, check_columns
 from .metrics import Metric
 
 
@@ -44,8 +44,9 @@ def _matern_profile_jvp(p: int, primals: Any, tangents: Any) -> tuple[Any, Any]:
     if p > 0:
         slope = -matern_profile(p - 1, s2) / (2 * (2 * p - 1))
     else:
-        s = jnp.sqrt(jnp.where(s2 > 0, s2, 1.0))
-        slope = jnp.where(s2 > 0, -jnp.exp(-s) / (2 * s), 0.0)
+        apart = s2 > 1e-16  # nearer pairs add less than 1e-8 to any gradient, and more than that in rounding
+        s = jnp.sqrt(jnp.where(apart, s2, 1.0))
+        slope = jnp.where(apart, -jnp.exp(-s) / (2 * s), 0.0)
     return matern_profile(p, s2), slope * ds2
 
 
@@ -186,4 +187,5 @@ class Sinc(Kernel):
     variance: Numbers = parameter(1.0, positive)
 
     def between(self, x: Point, z: Point) -> Scalar:
+        check_columns(self, x, bandwidth=self.bandwidth)
         return self.variance * jnp.prod(jnp.sinc(2 * self.bandwidth * (x - z)))

@@ -11,7 +11,7 @@ import numpy as np
 from .._types import Numbers, Point, Scalar, as_callable
 from ..parameters import parameter, show
 from ..supports import orthonormal
-from .algebra import Kernel, Sum
+from .algebra import Kernel, Product, Scaled, Sum
 
 
 def _dims(dims: Any) -> tuple[int, ...]:
@@ -42,7 +42,7 @@ class On(Kernel):
         return self.kernel.null_space(self.select(x))
 
     def __repr__(self) -> str:
-        inner = f"({self.kernel!r})" if isinstance(self.kernel, Sum) else repr(self.kernel)
+        inner = f"({self.kernel!r})" if isinstance(self.kernel, (Sum, Product, Scaled)) else repr(self.kernel)
         return f"{inner}.on({', '.join(map(str, self.dims))})"
 
 

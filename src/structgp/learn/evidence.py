@@ -39,7 +39,8 @@ class Objective:
         return LOWEST, np.zeros(len(theta))
 
     def _by_autodiff(self, theta: Array) -> tuple[Any, Any]:
-        return _value_and_gradient(theta, self.model, self.inputs, self.data, self.engine)
+        engine = self.engine.specialised(with_free(self.model, np.asarray(theta)), self.inputs, self.data)
+        return _value_and_gradient(theta, self.model, self.inputs, self.data, engine)
 
     def _by_lapack(self, theta: Array) -> tuple[Any, Any]:
         arguments = (theta, self.model, self.inputs.points, self.data)

@@ -23,6 +23,7 @@ from .initialise import candidates
 
 WIDTH = np.log(1e6)  # how far from the start a parameter may go, on the scale of θ
 TOLERANCE = 1e-9  # relative change of the objective for each observation
+FLAT = 1e-4  # gradient for each observation at which a failed line search counts as the end
 SPREAD = 1.0  # standard deviation of the restarts on the scale of θ
 
 
@@ -83,6 +84,13 @@ class Climb:
         self.report(self.best[0])
         return -value / self.count, -gradient / self.count
 
+    def _flat(self, bounds: np.ndarray) -> bool:
+        """Whether the best point is one where nothing but rounding keeps the search from going on."""
+        assert self.best is not None
+        _, theta, gradient = self.best
+        inside = ~np.any(np.abs(theta[:, None] - bounds) < 1e-6, axis=1)
+        return bool(np.all(np.abs(gradient[inside]) < FLAT * self.count))
+
     def run(self, start: np.ndarray, bounds: np.ndarray, max_evaluations: int) -> Run:
         """Climb from a start until nothing is gained, or the user or the budget stops it."""
         from scipy.optimize import minimize
@@ -91,6 +99,8 @@ class Climb:
             options = {"maxfun": max_evaluations, "maxiter": max_evaluations, "ftol": TOLERANCE, "gtol": 1e-6, "maxcor": 20}
             result = minimize(self, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
             converged, message = bool(result.success), str(result.message)
+            if not converged and "ABNORMAL" in message and self._flat(bounds):
+                converged, message = True, "as far as rounding allows"
         except (Interrupted, KeyboardInterrupt):
             self.stop.set()
             if self.best is None:
@@ -176,7 +186,8 @@ def _bounds(model: Model, starts: list[np.ndarray]) -> np.ndarray:
         part = slice(at, at + size)
         said = free_bounds(leaf)
         if said is not None:
-            low[part], high[part] = said
+            low[part] = said[0] if np.isfinite(said[0]) else low[part]
+            high[part] = said[1] if np.isfinite(said[1]) else high[part]
         elif isinstance(leaf.support, (Real, Orthonormal)):
             low[part], high[part] = -np.inf, np.inf
         at += size
@@ -195,7 +206,10 @@ def _perturbed(model: Model, start: np.ndarray, rng: np.random.Generator) -> np.
 
 def _elsewhere(leaf: Leaf, start: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     if leaf.prior is not None:
-        return np.ravel(leaf.support.free(leaf.prior.sample(rng, np.shape(leaf.value))))
+        with np.errstate(all="ignore"):  # a prior may reach beyond the support: such a draw is no start
+            drawn = np.ravel(leaf.support.free(leaf.prior.sample(rng, np.shape(leaf.value))))
+        if np.isfinite(drawn).all():
+            return drawn
     step = 0.1 * np.abs(start) if isinstance(leaf.support, Real) else SPREAD
     return start + step * rng.standard_normal(start.shape)
 

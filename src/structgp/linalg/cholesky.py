@@ -35,7 +35,7 @@ class Factor(NamedTuple):
     jitter: Float[Array, ""]
 
 
-def factorise(K: Float[Array, "N N"], w: Float[Array, N]) -> Factor:
+def factorise(K: Float[Array, "N N"], w: Float[Array, "N"]) -> Factor:
     """The factor of I + S K S in JAX, differentiable, with jitter only when needed; NaN if none was enough."""
     S = jnp.sqrt(w)
     B = jnp.eye(len(w)) + S[:, None] * K * S[None, :]
@@ -44,7 +44,7 @@ def factorise(K: Float[Array, "N N"], w: Float[Array, N]) -> Factor:
     return Factor(*jax.lax.cond(jnp.isnan(L[-1, -1]), rescue, lambda: (L, jnp.zeros(()))))
 
 
-def _with_jitter(B: Float[Array, "N N"], w: Float[Array, N], scale: Float[Array, ""]) -> tuple[Array, Array]:
+def _with_jitter(B: Float[Array, "N N"], w: Float[Array, "N"], scale: Float[Array, ""]) -> tuple[Array, Array]:
     """The factor of B with the least jitter, in steps of ten, that makes it one."""
     fixed = jax.lax.stop_gradient(B)
 
@@ -61,7 +61,7 @@ def _with_jitter(B: Float[Array, "N N"], w: Float[Array, N], scale: Float[Array,
 
 
 def log_det_and_gram(
-    K: Float[Array, "N N"], w: Float[Array, N], T: Float[Array, "N C"]
+    K: Float[Array, "N N"], w: Float[Array, "N"], T: Float[Array, "N C"]
 ) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
     """log|C| over what was observed, and TᵀC⁻¹T."""
     L, _ = factorise(K, w)
@@ -69,7 +69,7 @@ def log_det_and_gram(
     return 2 * jnp.sum(jnp.log(jnp.diagonal(L))) - log_sum(w), U.T @ U
 
 
-def log_sum(w: Float[Array, N]) -> Float[Array, ""]:
+def log_sum(w: Float[Array, "N"]) -> Float[Array, ""]:
     """Σ log w over the positive entries."""
     return jnp.sum(jnp.log(jnp.where(w > 0, w, 1.0)))
 
@@ -85,7 +85,7 @@ class HostSolution(NamedTuple):
 
 
 def solve_on_host(
-    B: Float[np.ndarray, "N N"], w: Float[np.ndarray, N], T: Float[np.ndarray, "N C"], scale: float
+    B: Float[np.ndarray, "N N"], w: Float[np.ndarray, "N"], T: Float[np.ndarray, "N C"], scale: float
 ) -> HostSolution | None:
     """The same by LAPACK, with the inverse that the gradient needs: half the work of what autodiff does.
 
@@ -128,9 +128,7 @@ def _blas() -> threadpoolctl.ThreadpoolController:
     return threadpoolctl.ThreadpoolController()
 
 
-def cholesky_update(
-    L: Float[Array, "N N"], B12: Float[Array, "N M"], B22: Float[Array, "M M"]
-) -> Float[Array, "N+M N+M"]:
+def cholesky_update(L: Float[Array, "N N"], B12: Float[Array, "N M"], B22: Float[Array, "M M"]) -> Float[Array, "N+M N+M"]:
     """The factor of a matrix with M more rows and columns, from the factor of the old one: O(N²M)."""
     L21 = jax.scipy.linalg.solve_triangular(L, B12, lower=True).T
     L22 = jnp.linalg.cholesky(B22 - L21 @ L21.T)

@@ -54,7 +54,10 @@ def covariance(kernel: Kernel, X: Points, Z: Points) -> Covariance:
 
 @covariance.register
 def _(kernel: Radial, X: Points, Z: Points) -> Covariance:
-    return kernel.variance * kernel.profile(squared_distances(kernel.embed(X), kernel.embed(Z)))
+    # Without the barrier the scaling is fused into the differences and rounded in two ways: a point is then 1e-17 away from
+    # itself, where a rough kernel is as steep as 1e17.
+    embedded = jax.lax.optimization_barrier((kernel.embed(X), kernel.embed(Z)))
+    return kernel.variance * kernel.profile(squared_distances(*embedded))
 
 
 @covariance.register

@@ -1,7 +1,7 @@
 """Kernels on a line that are Markov: a chain with a small state, one rule for each node of the kernel algebra.
 
-`chain_of(kernel, at)` is the chain of a kernel whose first point lies at `at`: stationary kernels do not care, the others say with
-which covariance they arrive there. What has no finite state answers `No`, with the reason.
+`chain_of(kernel, where)` is the chain of a kernel from a place on: stationary kernels do not care where, the others say with which
+covariance they arrive there. What has no finite state answers `No`, with the reason.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from functools import singledispatch
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from .._types import is_traced
 from ..inputs import Inputs, Times
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.nonstationary import Constant, IntegratedWiener, Linear, Spline, White, Wiener
@@ -22,6 +24,7 @@ from ..kernels.oscillating import Cosine, DampedOscillator, Periodic
 from ..kernels.stationary import HalfIntegerMatern, ProductMatern, SquaredExponential
 from ..kernels.views import On, Project
 from ..linalg import chains
+from ..linalg.oscillator import Oscillator
 from .base import No, Structure
 
 HARMONICS_ERROR = 1e-12  # largest error of a periodic covariance, in units of its variance
@@ -52,12 +55,12 @@ class StateSpace(Structure):
         return jnp.diff(self.t, prepend=self.t[:1])
 
 
-def state_space(kernel: Kernel, inputs: Inputs, harmonics: int = 0) -> StateSpace | No:
+def state_space(kernel: Kernel, inputs: Inputs, harmonics: int) -> StateSpace | No:
     """The chain of a kernel along times, or why there is none."""
     if not isinstance(inputs, Times):
         return No("the inputs are not one column, so they have no order in time")
     first = inputs.t[0]
-    chain = chain_of(kernel, Where(first, first, harmonics or harmonics_of(kernel)))
+    chain = chain_of(kernel, Where(first, first, harmonics))
     if isinstance(chain, No):
         return chain
     return StateSpace(kernel, chain, inputs.t, inputs.order, inputs.rank, inputs.regular, harmonics)
@@ -82,7 +85,9 @@ def _(kernel: HalfIntegerMatern, where: Where) -> chains.Chain:
 
 @chain_of.register
 def _(kernel: ProductMatern, where: Where) -> chains.Chain:
-    return chains.Matern(round(kernel.nu + 0.5), math.sqrt(2 * kernel.nu) / jnp.reshape(kernel.lengthscale, ()), kernel.variance)
+    return chains.Matern(
+        round(kernel.nu + 0.5), math.sqrt(2 * kernel.nu) / jnp.reshape(kernel.lengthscale, ()), kernel.variance
+    )
 
 
 @chain_of.register
@@ -102,13 +107,13 @@ def _(kernel: Cosine, where: Where) -> chains.Chain:
 
 @chain_of.register
 def _(kernel: DampedOscillator, where: Where) -> chains.Chain:
-    return chains.Oscillator(2 * jnp.pi / kernel.period, 1 / kernel.lifetime, kernel.variance)
+    return Oscillator(2 * jnp.pi / kernel.period, 1 / kernel.lifetime, kernel.variance)
 
 
 @chain_of.register
 def _(kernel: Periodic, where: Where) -> chains.Chain | No:
     if not where.harmonics:
-        return No(f"Periodic with lengthscale {np.min(kernel.lengthscale):.3g} needs more than {BUCKETS[-1]} harmonics")
+        return No(f"Periodic with so short a lengthscale needs more than {BUCKETS[-1]} harmonics")
     weights = chains.periodic_weights(jnp.reshape(kernel.lengthscale, ()) ** -2.0, where.harmonics)
     return chains.Harmonics(kernel.variance * weights, 2 * jnp.pi / jnp.reshape(kernel.period, ()))
 
@@ -119,25 +124,59 @@ def _(kernel: Linear, where: Where) -> chains.Chain:
     return chains.Taylor(2, 0.0, jnp.reshape(kernel.variance, ()) * jnp.outer(state, state))
 
 
+class Severed(chains.Chain):
+    """A process that runs both ways from a start at zero: from a place before that, nothing leads past it."""
+
+    chain: chains.Chain
+    kept: Float[Array, ""]  # 1 at and after the start, 0 before
+
+    @property
+    def row(self) -> np.ndarray:
+        return self.chain.row
+
+    @property
+    def stationary(self) -> bool:
+        return False
+
+    def start(self) -> Float[Array, "D D"]:
+        return self.chain.start()
+
+    def generator(self) -> Float[Array, "D D"]:
+        return self.chain.generator()
+
+    def transition(self, gap: Float[Array, "*gaps"]) -> Float[Array, "D D *gaps"]:
+        return self.kept * self.chain.transition(gap)
+
+    def noise(self, gap: Float[Array, "*gaps"]) -> Float[Array, "D D *gaps"]:
+        return self.chain.noise(gap)
+
+
 def _integrated(order: int, density: Any, since_start: Any) -> chains.Chain:
-    """An integrated Wiener process some way after its start."""
+    """An integrated Wiener process some way from its start."""
     started = chains.Taylor(order, density, jnp.zeros((order, order)))
-    return chains.Taylor(order, density, started.noise(since_start))
+    here = chains.Taylor(order, density, started.noise(jnp.abs(since_start)))
+    return Severed(here, jnp.where(since_start >= 0, 1.0, 0.0))
 
 
 @chain_of.register(Wiener)
 @chain_of.register(IntegratedWiener)
 def _(kernel: Wiener | IntegratedWiener, where: Where) -> chains.Chain | No:
     order = kernel.order if isinstance(kernel, IntegratedWiener) else 1
-    if isinstance(where.first, (float, np.floating)) and where.first < kernel.start:
-        return No(f"{type(kernel).__name__} starts at {kernel.start:g}, but the times begin before, at {where.first:g}")
+    if not (is_traced(where.first) or is_traced(kernel.start)) and where.first < kernel.start:
+        return No(f"{type(kernel).__name__} starts at {float(kernel.start):g}, but the times begin before, at {where.first:g}")
     return _integrated(order, kernel.variance, where.at - kernel.start)
 
 
 @chain_of.register
 def _(kernel: Spline, where: Where) -> chains.Chain:
-    # The polynomial is free, so the process may as well start at the first observation.
+    # The polynomial is free, so the process may as well start at the first observation: see `started_at`.
     return _integrated(kernel.order, kernel.variance, where.at - where.first)
+
+
+def started_at(kernel: Kernel, first: Any) -> Kernel:
+    """The kernel whose chain begins at the first observation: splines start there, which changes nothing but the basis."""
+    is_spline = lambda node: isinstance(node, Spline)
+    return jax.tree.map(lambda node: node.replace(start=first) if is_spline(node) else node, kernel, is_leaf=is_spline)
 
 
 @chain_of.register

@@ -1,0 +1,205 @@
+"""Exact inference along a line in linear time: filter forwards, smooth backwards, predict from two neighbours."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..inputs import Inputs, Times
+from ..kernels.algebra import Kernel, Sum
+from ..linalg import chains, kalman, kalman_parallel, kalman_regular, kalman_smooth
+from ..posterior import Conditional, Data, Model, Sites
+from ..structure.base import No
+from ..structure.dense import covariance
+from ..structure.state_space import (
+    StateSpace,
+    Where,
+    chain_of,
+    harmonics_of,
+    smallest_period_lengthscale,
+    started_at,
+    state_space,
+)
+from .base import Cost, Engine, draw
+
+LOW_NOISE = 1e-4  # noise below this part of the prior variance asks for the form without cancellation
+LONG = 4096  # series worth asking whether the gain settles
+
+
+class KalmanConditional(Conditional):
+    """A chain given sites: what every place knows from its left and from its right."""
+
+    kernel: Kernel
+    t: Float[Array, "N"]
+    sites: Sites  # in the order of t
+    smoothed: kalman_smooth.Smoothed
+    log_det: Float[Array, ""]
+    gram: Float[Array, "C C"]
+    engine: Kalman = eqx.field(static=True)
+
+    def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        return self.log_det, self.gram
+
+    @property
+    def row_size(self) -> int:
+        return 12 * self.smoothed.P.shape[1] ** 2
+
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+        chain = self._chain(self.t[0])
+        mean, spread = self._states(chain, X[:, 0])
+        value, variance = kalman_smooth.read_values(_row(chain, part), mean, spread)
+        return value, jnp.maximum(variance, 0.0)
+
+    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+        # The cross-covariances k(t, X), taken as targets, have the mean K(X, t) C⁻¹ K(t, X) at X.
+        kernel = started_at(self.kernel, self.t[0])
+        cross = covariance(kernel, self.t[:, None], X)
+        sites = Sites(self.sites.precision, self.sites.precision[:, None] * cross)
+        explained = self.engine.smooth(self._chain(self.t[0]), self.t, sites)
+        known = eqx.tree_at(lambda c: (c.smoothed, c.sites), self, (explained, sites))
+        reduction = known.at(X)[0]
+        return self.at(X)[0], covariance(kernel, X, X) - 0.5 * (reduction + reduction.T)
+
+    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
+        """A joint prior draw at the old and new places, less what the sites make of it: O(N + M).
+
+        A process that is pinned somewhere is not a chain from just any place on: its draws go through their covariance.
+        """
+        if not self._chain(self.t[0]).stationary:
+            return draw(self.joint(X)[1], key, n)
+        together = jnp.concatenate([self.t, X[:, 0]])
+        order = jnp.argsort(together, stable=True)
+        t = together[order]
+        precision = jnp.concatenate([self.sites.precision, jnp.zeros(len(X))])[order]
+        chain = self._chain(t[0])
+        draws = kalman_smooth.posterior_samples(chain, _gaps(t), precision, jnp.zeros((len(t), 1)), key, n)[:, 0]
+        return jnp.zeros_like(draws).at[order].set(draws)[len(self.t) :]
+
+    def _chain(self, at: Any) -> chains.Chain:
+        chain = chain_of(self.kernel, Where(at, self.t[0], self.engine.harmonics))
+        assert not isinstance(chain, No)
+        return chain
+
+    def _states(self, chain: chains.Chain, x: Float[Array, "M"]) -> tuple[Float[Array, "M D C"], Float[Array, "M D D"]]:
+        """Mean and covariance of the state at new places, before, between or after the observations."""
+        left = jnp.searchsorted(self.t, x, side="right") - 1
+        to_left = x - self.t[jnp.maximum(left, 0)]
+        to_right = self.t[jnp.minimum(left + 1, len(self.t) - 1)] - x
+        mean, spread = kalman_smooth.predict(chain, self.smoothed, left, to_left, to_right)
+        if chain.stationary:
+            return mean, spread
+        before = left < 0
+        P, A = jax.vmap(self._arriving)(jnp.where(before, x, self.t[0]))
+        r, N = jnp.swapaxes(A, 1, 2) @ self.smoothed.r_seen[0], jnp.swapaxes(A, 1, 2) @ self.smoothed.N_seen[0] @ A
+        at_left = P @ r, P - P @ N @ P
+        choose = lambda a, b: jnp.where(before[:, None, None], a, b)
+        return choose(at_left[0], mean), choose(at_left[1], spread)
+
+    def _arriving(self, x: Float[Array, ""]) -> tuple[Float[Array, "D D"], Float[Array, "D D"]]:
+        """The prior covariance of the state at a place before the first observation, and the way from there to it."""
+        chain = chain_of(self.kernel, Where(x, self.t[0], self.engine.harmonics))
+        assert not isinstance(chain, No)
+        chain = chains.observed_first(chain)
+        return chain.start(), chain.transition(self.t[0] - x)
+
+
+def _gaps(t: Float[Array, "N"]) -> Float[Array, "N"]:
+    return jnp.diff(t, prepend=t[:1])
+
+
+def _row(chain: chains.Chain, part: int | None) -> np.ndarray:
+    """The row that reads f, or one part of a sum, out of the state."""
+    row = chain.row if part is None else chain.part_row(part)  # type: ignore[attr-defined]
+    return chains.read_weights(chain, row)
+
+
+class Kalman(Engine):
+    """Kernels with a finite state, along a line.
+
+    The fields are static choices that `specialised` makes from the values at hand: how many harmonics a periodic kernel needs,
+    whether low noise asks for the form without cancellation, after how many steps the gain settles on a regular series (0: it is
+    not used), and whether places are joined in parallel, as on a GPU.
+    """
+
+    harmonics: int = eqx.field(static=True, default=0)
+    accurate: bool = eqx.field(static=True, default=True)
+    settle: int = eqx.field(static=True, default=0)
+    parallel: bool = eqx.field(static=True, default=False)
+
+    name: ClassVar[str] = "Kalman"
+    structure: ClassVar[str] = "markov"
+
+    def form(self, kernel: Kernel, inputs: Inputs) -> StateSpace | No:
+        return state_space(kernel, inputs, self.harmonics)
+
+    def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
+        D, N = self._size(kernel), len(inputs)
+        return Cost(flops=N * (20 * D**3 + 100), bytes=8 * N * (4 * D**2 + 10))
+
+    def note(self, kernel: Kernel) -> str:
+        D = self._size(kernel)
+        has_periodic = smallest_period_lengthscale(kernel) < np.inf
+        periodic = f", periodic parts by {self.harmonics} harmonics (covariance error below 1e-12)" if has_periodic else ""
+        return f"{D} state{'s' if D > 1 else ''}{periodic}"
+
+    def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> Kalman:
+        kernel = model.kernel
+        engine = Kalman(harmonics_of(kernel), parallel=jax.default_backend() == "gpu")
+        if data is None or not isinstance(inputs, Times) or not hasattr(model.likelihood, "noise"):
+            return engine
+        noise = np.asarray(data.noise)[np.asarray(data.seen)] + float(model.likelihood.noise)
+        scale = float(_prior_variance(kernel, np.asarray(inputs.t[:1, None])))
+        accurate = bool(noise.size) and float(noise.min()) < LOW_NOISE * scale
+        settle = 0
+        if inputs.regular and not accurate and len(inputs) >= LONG and np.all(data.seen) and np.ptp(noise) == 0:
+            gap = (inputs.t[-1] - inputs.t[0]) / (len(inputs) - 1)
+            chain = _chain_at(kernel, float(inputs.t[0]), engine.harmonics)
+            settle = kalman_regular.settling_steps(chain, gap, 1 / float(noise[0])) or 0
+        return Kalman(engine.harmonics, accurate, settle if settle < len(inputs) else 0, engine.parallel)
+
+    def log_det_and_gram(self, structure: StateSpace, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        w, T = sites.precision[structure.order], sites.targets[structure.order]
+        return self._log_det_and_gram(structure, w, T)
+
+    def condition(self, structure: StateSpace, sites: Sites) -> KalmanConditional:
+        sorted_sites = Sites(sites.precision[structure.order], sites.shift[structure.order])
+        log_det, gram = self._log_det_and_gram(structure, sorted_sites.precision, sorted_sites.targets)
+        smoothed = self.smooth(structure.chain, structure.t, sorted_sites)
+        return KalmanConditional(structure.kernel, structure.t, sorted_sites, smoothed, log_det, gram, self)
+
+    def smooth(self, chain: chains.Chain, t: Float[Array, "N"], sites: Sites) -> kalman_smooth.Smoothed:
+        """Everything that is known at the places t."""
+        return kalman_smooth.smooth(chain, _gaps(t), sites.precision, sites.targets, accurate=True)
+
+    def _log_det_and_gram(self, structure: StateSpace, w: Array, T: Array) -> tuple[Array, Array]:
+        chain, gaps = structure.chain, structure.gaps()
+        if self.parallel:
+            return kalman_parallel.evidence(chain, gaps, w, T)
+        if self.settle:
+            gap = (structure.t[-1] - structure.t[0]) / (len(w) - 1)
+            return kalman_regular.evidence(chain, gap, w[0], T, settle=self.settle)
+        return kalman.evidence(chain, gaps, w, T, accurate=self.accurate)
+
+    def _size(self, kernel: Kernel) -> int:
+        chain = jax.eval_shape(lambda kernel: chain_of(kernel, Where(jnp.zeros(()), jnp.zeros(()), self.harmonics)), kernel)
+        return chain.size
+
+
+@jax.jit
+def _prior_variance(kernel: Kernel, X: Any) -> Any:
+    return covariance(kernel, X, X)[0, 0]
+
+
+@eqx.filter_jit
+def _chain_at(kernel: Kernel, first: float, harmonics: int) -> Any:
+    return chain_of(kernel, Where(first, first, harmonics))
+
+
+def parts_of(kernel: Kernel) -> tuple[Kernel, ...]:
+    """The terms of a sum, which can be predicted one by one."""
+    return kernel.terms if isinstance(kernel, Sum) else (kernel,)
