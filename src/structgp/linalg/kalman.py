@@ -72,7 +72,7 @@ def evidence(
     gradient to JAX, which then can also be differentiated forwards and twice. Columns of unseen places may hold
     anything, NaN too.
     """
-    chain = observed_first(chain)
+    assert not chain.varies, "kalman_emission is for chains that are seen differently from place to place"
     accurate = accurate or not chain.stationary
     if not natural:  # nothing seen: no value and no derivative either
         precision = jnp.where(precision == 0, 0.0, precision)
@@ -80,6 +80,7 @@ def evidence(
     gaps = jnp.concatenate([jnp.zeros_like(gaps[:1]), gaps[1:]])
     if chain.size > _CHUNK_ABOVE and not natural:
         return kalman_chunk.evidence(chain, gaps, precision, columns)
+    chain = observed_first(chain)
     options = Options(accurate, natural, min(segment, len(gaps)))
     data = tuple(_segments(x, options) for x in (gaps, precision, columns))
     if adjoint:
@@ -161,7 +162,7 @@ def _run_filter(form, options, V, state, xs, keep):
         m_, P_, X = reach(form, options, V, m, P, A, Q)
         m_new, P_new, k = see(form, options, m_, P_, w, t)
         kept = tuple(form.pack(a) for a in (m, X, k)) if keep else ()
-        return pack_state(form, m_new, P_new), ((form.pack(P_[:1, :1]), form.pack(m_[:1])), kept)
+        return pack_state(form, m_new, P_new), ((form.pack(P_[..., :1, :1]), form.pack(m_[..., :1, :])), kept)
 
     return lax.scan(body, state, xs)
 
@@ -278,7 +279,8 @@ def _run_adjoint(form, options, l, M, state, xs):
         # the telescoped cotangent of V: σ(r⁻, N⁻) − σ(r, N) is zero but for its first row and column
         V_row = form.unpack(state[2])
         if not options.accurate:
-            V_row = V_row + S[:1] - (0.5 * s) * form.product(form.product(r[:1], M), r.mT) - l * N[:1]
+            top = lambda x: x[..., :1, :]
+            V_row = V_row + top(S) - (0.5 * s) * form.product(form.product(top(r), M), r.mT) - l * top(N)
         out = form.pack(A_bar), form.pack_symmetric(S) if options.accurate else None, form.pack(kr), form.pack(kNk)
         N = form.product(form.product(A.mT, N_), A)
         return (*pack_state(form, form.product(A.mT, r_), N), form.pack(V_row)), out
