@@ -79,7 +79,7 @@ def main():
                 sequential = measure("sequential, host CPU", objective(kalman.evidence), *on_host, 3)
             error = np.abs(np.subtract(parallel["gradient"], sequential["gradient"])) / np.abs(sequential["gradient"])
             print(
-                f"  relative difference: value {abs(parallel['value'] / sequential['value'] - 1):.1e}, gradient {error.max():.1e}"
+                f"  differs by {abs(parallel['value'] / sequential['value'] - 1):.1e} in value, {error.max():.1e} in gradient"
             )
             rows.append(sequential)
         if device.platform == "gpu":
