@@ -13,6 +13,8 @@ __version__ = "0.1.0"
 _WHERE = {
     "gp": ["GP"],
     "fitted": ["Fitted"],
+    "stream": ["Stream"],
+    "series": ["FittedSeries"],
     "parameters": ["Parametrised", "fixed", "learned", "parameter"],
     "supports": ["interval", "nonnegative", "orthonormal", "positive", "real", "simplex", "unit_interval"],
     "priors": ["Beta", "Gamma", "HalfCauchy", "HalfNormal", "InverseGamma", "LogNormal", "Normal", "Prior", "Uniform"],

@@ -11,17 +11,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._types import Seed, double_precision, generator
+from .engines import moments
 from .engines.basis import Weights, columns
 from .engines.cholesky import CholeskyConditional
+from .engines.kalman import KalmanConditional
 from .engines.plan import Plan
 from .inputs import Inputs, as_inputs
 from .learn.maximise import Learning
 from .linalg.cholesky import lapack_threads
 from .parameters import as_numpy, leaves
 from .posterior import Conditional, Data, Moments, Prediction
+from .structure.derivatives import smoothness
 
 if TYPE_CHECKING:
     from .gp import GP
+    from .stream import Stream
 
 CHUNK_BYTES = 64e6  # size of the cross-covariance that prediction holds at a time
 
@@ -53,8 +57,8 @@ class Fitted:
     def predict(self, X: Any, covariance: bool = False, part: int | None = None) -> Prediction:
         """The belief about f at new places: mean and variance, and the joint covariance if asked for.
 
-        `part` asks for one term of a kernel that is a sum, by its place in the sum, without the mean of the process. However many
-        places there are, memory stays bounded unless the covariance is asked for.
+        `part` asks for one term of a kernel that is a sum, by its place in the sum, without the mean of the process. However
+        many places there are, memory stays bounded unless the covariance is asked for.
         """
         Xs = self._new_points(X)
         part = self._which_part(part)
@@ -87,6 +91,47 @@ class Fitted:
         Xs = self._new_points(X)
         slopes = np.asarray(_mean_gradient(self.gp, self.conditional, self.weights, Xs, self._targets))
         return slopes[:, 0] if self._single else np.moveaxis(slopes, 1, 2)
+
+    @double_precision
+    def derivative(self, X: Any, order: int = 1, *, dim: int | None = None, part: int | None = None) -> Moments:
+        """The belief about the derivative of f, `order` times along the column `dim`, at new places.
+
+        `part` asks for one term of a kernel that is a sum, without the mean of the process. At the step of a sharp change point
+        it is the derivative from the right.
+        """
+        Xs, part = self._new_points(X), self._which_part(part)
+        dim = self._which_column(dim)
+        if order != int(order) or order < 1:
+            raise ValueError(f"order must be a whole number of at least 1, got {order}; predict gives f itself")
+        kernel = getattr(self.conditional, "kernel", self.kernel)  # what stands for the kernel may have fewer derivatives
+        kernel = kernel if part is None else kernel.terms[part]
+        count, term = smoothness(kernel)
+        if order > count:
+            known = "no derivative" if count == 0 else f"{count} derivative{'s' if count > 1 else ''}"
+            more = "ask for another part, or choose a smoother kernel" if kernel is not term else "choose a smoother kernel"
+            raise ValueError(f"f has no derivative of order {order}, because {term!r} has {known}: {more}")
+        options: dict[str, Any] = {"order": int(order), "dim": dim, "part": part}
+        with lapack_threads(len(self.inputs)):
+            mean, variance = self._in_chunks(functools.partial(moments.derivative, **options), Xs)
+        return Moments(self._shaped(mean), self._spread(variance))
+
+    @double_precision
+    def filtered(self) -> Moments:
+        """The belief about f at each observed place given the observations up to there: what was known at the time.
+
+        As long as there are fewer observations than free weights of basis functions, the mean is NaN and the variance infinite.
+        """
+        return self._in_callers_order(*moments.filtered(self.gp, self._along_time(), self._targets))
+
+    @double_precision
+    def smoothed(self) -> Moments:
+        """The belief about f at each observed place given all observations."""
+        return self._in_callers_order(*moments.smoothed(self.gp, self._along_time(), self.weights, self._targets))
+
+    @double_precision
+    def lag_one(self) -> np.ndarray:
+        """The covariances of f at successive times, sorted, given all observations: (N − 1,)."""
+        return np.asarray(moments.lag_one(self.gp, self._along_time(), self.weights, self._targets))
 
     @double_precision
     def leave_one_out(self) -> Moments:
@@ -138,6 +183,13 @@ class Fitted:
             raise ValueError(f"update: y has {data.y.shape[1]} targets, but the model was given {self._targets}")
         return self.gp._extended(self, new, data)
 
+    @double_precision
+    def stream(self) -> Stream:
+        """A model that goes on in time from here and keeps no data: constant work and memory for each new observation."""
+        from .stream import from_fitted
+
+        return from_fitted(self)
+
     def save(self, path: Any) -> None:
         """Write the model to one file that `structgp.load` reads; nothing in it can be executed."""
         from .io import save
@@ -176,7 +228,7 @@ class Fitted:
         table = [f"{name:<{width}}  {value:>12}  {note}".rstrip() for name, value, note in rows]
         seen = int(np.sum(self.data.seen))
         lines = [repr(self.gp), "", *table, "", f"log evidence   {self.log_evidence:.6g}  ({seen} observations)"]
-        lines.append(f"engine         {self.plan.engine.name}")
+        lines.append(f"engine         {self.plan.engine.name}, {self.plan.offers[0].quality}")
         if float(getattr(self.conditional, "jitter", 0.0)) > 0:
             lines.append(f"jitter         {float(self.conditional.jitter):.1e} was added to the prior variance")  # type: ignore[attr-defined]
         if self.learning:
@@ -233,6 +285,23 @@ class Fitted:
             means.append(np.asarray(mean)[: len(piece)])
             spreads.append(np.asarray(variance)[: len(piece)])
         return np.concatenate(means), np.concatenate(spreads)
+
+    def _which_column(self, dim: int | None) -> int:
+        D = self.inputs.dimension
+        if dim is None and D > 1:
+            raise ValueError(f"the inputs have {D} columns: say along which one the derivative is, as in dim=0")
+        if dim is not None and not 0 <= dim < D:
+            raise ValueError(f"dim={dim} is not one of the {D} columns of the inputs, counted from 0")
+        return dim or 0
+
+    def _in_callers_order(self, mean: Any, variance: Any) -> Moments:
+        rank = np.asarray(self.inputs.rank)  # type: ignore[attr-defined]
+        return Moments(self._shaped(np.asarray(mean)[rank]), self._spread(np.asarray(variance)[rank]))
+
+    def _along_time(self) -> KalmanConditional:
+        if not isinstance(self.conditional, KalmanConditional):
+            raise ValueError("this is computed along time: condition with structure='markov' to have it")
+        return self.conditional
 
     def _dense(self) -> CholeskyConditional:
         if not isinstance(self.conditional, CholeskyConditional):

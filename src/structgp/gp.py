@@ -16,10 +16,12 @@ from .engines.base import Engine
 from .engines.basis import Weights, columns, integrate, sites_of
 from .engines.cholesky import CholeskyConditional
 from .engines.diagnose import why_not_positive
-from .engines.plan import Plan, plan
+from .engines.kalman import Kalman
+from .engines.plan import Plan, form_by_shape, plan
 from .fitted import Fitted, square_root
 from .inputs import Inputs, as_inputs, describe_bad, few, read_numbers
 from .kernels.algebra import Kernel
+from .learn.em import maximise_by_em
 from .learn.maximise import maximise
 from .likelihoods.base import Likelihood
 from .likelihoods.gaussian import Gaussian
@@ -27,9 +29,14 @@ from .linalg.cholesky import lapack_threads
 from .means import Mean, as_mean
 from .parameters import Parametrised
 from .posterior import Conditional, Data
+from .series import FittedSeries, condition_series, fit_series
+from .stream import Stream, from_nothing
+from .structure.base import No
 from .structure.dense import covariance, variances
 
+DRAW_BYTES = 256e6  # what drawing from a prior along a line may hold at a time
 FEW_ROWS = 500  # up to this many observations, learning starts from several places by itself
+LEARNERS = {"evidence": maximise, "em": maximise_by_em}
 
 
 def _as_kernel(kernel: Any) -> Kernel:
@@ -59,21 +66,34 @@ class GP(Parametrised):
     mean: Mean = eqx.field(default=None, converter=as_mean)
 
     @double_precision
-    def plan(self, X: Any, structure: str = "auto") -> Plan:
-        """What would run at these inputs, what it costs, and why not the others."""
+    def plan(self, X: Any, structure: str = "auto", approximate: str | None = None) -> Plan:
+        """What would run at these inputs, what it costs, and why not the others.
+
+        ``approximate="state-space"`` lets a process with a finite state stand in for SquaredExponential and RationalQuadratic,
+        ``"matern"`` a Matérn kernel of high order; the plan says how far the covariance is then off.
+        """
         inputs = as_inputs(X)
         self._check_kernel(inputs)
-        return plan(self, inputs, structure)
+        return plan(self, inputs, structure, approximate)
 
     @double_precision
-    def condition(self, X: Any, y: Any, *, noise: Any = None, missing: str = "error", structure: str = "auto") -> Fitted:
+    def condition(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        noise: Any = None,
+        missing: str = "error",
+        structure: str = "auto",
+        approximate: str | None = None,
+    ) -> Fitted:
         """The process given data, with the parameters as they are.
 
         `noise` are known noise variances, a number or one for each observation, on top of the likelihood's own.
-        ``missing="infer"`` takes NaN in y for values that were not observed.
+        ``missing="infer"`` takes NaN in y for values that were not observed. `approximate` is explained at `plan`.
         """
         inputs = as_inputs(X)
-        chosen = self.plan(inputs, structure)
+        chosen = self.plan(inputs, structure, approximate)
         return self._conditioned(inputs, self._read(y, noise, missing, inputs), chosen)
 
     @double_precision
@@ -85,42 +105,104 @@ class GP(Parametrised):
         noise: Any = None,
         missing: str = "error",
         structure: str = "auto",
+        approximate: str | None = None,
         restarts: int | None = None,
         seed: Seed = 0,
         max_evaluations: int = 500,
         progress: bool | None = None,
+        method: str = "evidence",
     ) -> Fitted:
         """Learn the parameters by maximising the evidence (with priors: the posterior density), then condition on the data.
 
-        `restarts` adds climbs from other starts (by default three for small data, else none); `seed` makes them repeatable.
+        ``method="evidence"`` climbs by its gradient; ``method="em"`` takes steps that never lower it, for kernels with a state
+        space.
+
+        `restarts` adds climbs from other starts (by default three for small data, else none; with EM none); `seed` makes them repeatable.
         `progress` shows a line while learning; by default on a terminal only. Ctrl-C keeps the best point so far.
         """
+        if method not in LEARNERS:
+            raise ValueError(f"method must be one of {sorted(LEARNERS)}, got {method!r}")
         inputs = as_inputs(X)
-        chosen = self.plan(inputs, structure)
+        chosen = self.plan(inputs, structure, approximate)
         data = self._read(y, noise, missing, inputs)
         if restarts is None:
-            restarts = 3 if len(inputs) <= FEW_ROWS else 0
+            restarts = 3 if len(inputs) <= FEW_ROWS and method == "evidence" else 0
         if restarts < 0:
             raise ValueError(f"restarts must be 0 or more, got {restarts}")
         options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
-        learned, learning = maximise(self, inputs, data, chosen.engine, **options)
+        learned, learning = LEARNERS[method](self, inputs, data, chosen.engine, **options)
+        if approximate is not None:  # the error belongs to the values that were learned
+            chosen = plan(learned, inputs, structure, approximate)
         return dataclasses.replace(learned._conditioned(inputs, data, chosen), learning=learning)
 
     @double_precision
     def sample(self, X: Any, n: int = 1, seed: Seed = None, observed: bool = False) -> np.ndarray:
-        """n joint draws from the prior at these places, (n, N); with `observed` of observations, noise included."""
+        """n joint draws from the prior at these places, (n, N); with `observed` of observations, noise included.
+
+        A kernel with a finite state is drawn along the line, in time and memory that grow with N; others from their matrix.
+        """
         if n < 1:
             raise ValueError(f"n must be at least 1 sample, got {n}")
         inputs = as_inputs(X)
         self._check_kernel(inputs)
-        mean, Phi, K = (np.asarray(part) for part in _prior(self, inputs.points))
-        if Phi.shape[1] and self.mean.diffuse:
+        mean, Phi = (np.asarray(part) for part in _mean_and_basis(self, inputs.points))
+        of_mean = jax.eval_shape(self.mean.features, jax.ShapeDtypeStruct((inputs.dimension,), np.float64)).shape[0]
+        if Phi.shape[1] > (0 if self.mean.diffuse else of_mean):
             raise ValueError(
                 "this prior leaves some functions free, so it cannot be sampled: give the basis weights a covariance"
             )
         rng = generator(seed)
-        f = mean + rng.standard_normal((n, len(K))) @ square_root(K).T
+        f = mean + self._draws_of_kernel(inputs, n, rng)
+        if of_mean:
+            root = np.linalg.cholesky(np.asarray(self.mean.precision(of_mean)))
+            f += np.linalg.solve(root.T, rng.standard_normal((of_mean, n))).T @ Phi.T
         return self.likelihood.sample(rng, f) if observed else f
+
+    def _draws_of_kernel(self, inputs: Inputs, n: int, rng: np.random.Generator) -> np.ndarray:
+        """n draws of the zero-mean process, (n, N)."""
+        engine = Kalman().specialised(self, inputs)
+        form = form_by_shape(engine, self.kernel, inputs)
+        if isinstance(form, No):
+            K = np.asarray(_prior(self.kernel, inputs.points))
+            return rng.standard_normal((n, len(K))) @ square_root(K).T
+        batch = int(np.clip(DRAW_BYTES / (32 * len(inputs) * form.chain.size), 1, n))  # type: ignore[attr-defined]
+        keys = [jax.random.key(int(rng.integers(2**62))) for _ in range(-(-n // batch))]
+        return np.concatenate([np.asarray(_along_the_line(self.kernel, inputs, key, batch, engine)).T for key in keys])[:n]
+
+    @double_precision
+    def condition_series(self, X: Any, y: Any, *, noise: Any = None, missing: str = "error") -> FittedSeries:
+        """The process given each of many series, with the parameters as they are.
+
+        X and y are lists with one entry for each series, of any lengths; or X are the times (N,) of a panel y (N, S), one
+        column for each series, whose gaps ``missing="infer"`` leaves open. Needs a kernel with a state space.
+        """
+        return condition_series(self, X, y, noise, missing)
+
+    @double_precision
+    def fit_series(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        shared: bool = True,
+        noise: Any = None,
+        missing: str = "error",
+        restarts: int = 0,
+        seed: Seed = 0,
+        max_evaluations: int = 500,
+        progress: bool | None = None,
+    ) -> FittedSeries:
+        """Learn from many series at once, given as for `condition_series`, then condition on them.
+
+        The series share their parameters, which then maximise the evidence of all of them together; or, with ``shared=False``,
+        each has its own. Either way one evaluation is one batched computation.
+        """
+        return fit_series(self, X, y, noise, missing, shared, restarts, seed, max_evaluations, progress)
+
+    @double_precision
+    def stream(self) -> Stream:
+        """A model along time that takes observations as they come and keeps none: constant work and memory for each."""
+        return from_nothing(self)
 
     def log_evidence(self, X: Any, y: Any, **options: Any) -> float:
         """log p(y) with the parameters as they are."""
@@ -151,7 +233,9 @@ class GP(Parametrised):
         )
         inputs = as_inputs(np.concatenate([np.asarray(fitted.inputs.points), np.asarray(new.points)]))
         if not isinstance(fitted.conditional, CholeskyConditional):
-            return dataclasses.replace(self._conditioned(inputs, both, fitted.plan), learning=fitted.learning)
+            applies = not isinstance(form_by_shape(fitted.plan.engine, self.kernel, inputs), No)
+            chosen = fitted.plan if applies else plan(self, inputs)
+            return dataclasses.replace(self._conditioned(inputs, both, chosen), learning=fitted.learning)
         conditional, weights, evidence = _extend(self, fitted.conditional, np.asarray(new.points), data, both.seen)
         extended = self._fitted(inputs, both, plan(self, inputs, "dense"), conditional, weights, evidence)
         return dataclasses.replace(extended, learning=fitted.learning)
@@ -220,11 +304,16 @@ def _extend(gp: GP, old: CholeskyConditional, X: Any, data: Data, seen: Any) -> 
     return conditional, weights, evidence
 
 
+_mean_and_basis = jax.jit(columns)
+
+
 @jax.jit
-def _prior(gp: GP, X: Any) -> tuple[Any, Any, Any]:
-    mean, Phi = columns(gp, X)
-    K = covariance(gp.kernel, X, X)
-    of_mean = Phi.shape[1] if not gp.mean.diffuse else 0
-    if of_mean:
-        K = K + Phi @ jnp.linalg.solve(gp.mean.precision(of_mean), Phi.T)
-    return mean, Phi, K
+def _prior(kernel: Kernel, X: Any) -> Any:
+    return covariance(kernel, X, X)
+
+
+@functools.partial(jax.jit, static_argnames=("n", "engine"))
+def _along_the_line(kernel: Kernel, inputs: Inputs, key: Any, n: int, engine: Kalman) -> Any:
+    form = engine.form(kernel, inputs)
+    assert not isinstance(form, No)
+    return engine.prior_draws(form, key, n)

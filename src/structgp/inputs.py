@@ -219,21 +219,22 @@ def read_numbers(values: Any, name: str) -> tuple[np.ndarray, list[str] | None]:
     try:
         return array.astype(np.float64), columns
     except (TypeError, ValueError):
-        row, entry = _first_text(array)
-        met = f"{name} must be numeric, but row {row} holds {entry!r}"
+        place, entry = _first_text(array)
+        column = f" of column {columns[place[1]]!r}" if columns else ""
+        met = f"{name} must be numeric, but row {place[0]}{column} holds {entry!r}"
         if isinstance(entry, str):
             raise ValueError(f"{met}: encode text as numbers, or leave the column out") from None
         raise TypeError(f"{met}: each argument must be a string that reads as a number, or a number") from None
 
 
-def _first_text(array: np.ndarray) -> tuple[int, Any]:
-    """The row and the value of the first entry that is not a number."""
+def _first_text(array: np.ndarray) -> tuple[tuple[int, ...], Any]:
+    """The place and the value of the first entry that is not a number."""
     for index, entry in np.ndenumerate(array):
         try:
             float(entry)
         except (TypeError, ValueError):
-            return index[0], entry.item() if isinstance(entry, np.generic) else entry
-    return 0, array.flat[0]
+            return index, entry.item() if isinstance(entry, np.generic) else entry
+    return (0,) * array.ndim, array.flat[0]
 
 
 def describe_bad(array: np.ndarray) -> str:

@@ -40,14 +40,17 @@ from .inputs import Inputs
 from .kernels.algebra import Kernel
 from .learn.maximise import Learning
 from .linalg.cholesky import factorise, lapack_threads
+from .linalg.kalman_smooth import Smoothed
+from .linalg.kalman_stream import Filtered
 from .parameters import Note, Parametrised
 from .posterior import Conditional, Data
 from .priors import Prior
+from .stream import Stream
 from .structure.dense import covariance
 
 FORMAT, VERSION = "structgp", 1
 ROOMS = ("priors", "kernels", "means", "likelihoods", "inputs", "structure", "posterior", "engines")  # all their values
-OTHERS = (Note, Learning, GP, Fitted)
+OTHERS = (Note, Learning, GP, Fitted, Stream, Smoothed, Filtered)
 LOOKS = {  # how other files begin that people have at hand
     b"\x89PNG": "a PNG image",
     b"\x89HDF": "an HDF5 file",
@@ -57,12 +60,12 @@ LOOKS = {  # how other files begin that people have at hand
 }
 
 
-def save(fitted: Fitted, path: Any) -> None:
+def save(fitted: Fitted | Stream, path: Any) -> None:
     """Write a model to one file that `load` reads; an existing file is replaced only when the new one is complete.
 
     The classes of this library and numbers can be written, functions and classes of your own cannot.
     """
-    if not isinstance(fitted, Fitted):
+    if not isinstance(fitted, (Fitted, Stream)):
         hint = "its fitted_ attribute is one" if hasattr(fitted, "fitted_") else "fit or condition a GP first"
         raise TypeError(f"save needs a fitted model, got {type(fitted).__name__}: {hint}")
     from safetensors.numpy import save as packed
@@ -87,8 +90,8 @@ def save(fitted: Fitted, path: Any) -> None:
 
 
 @double_precision
-def load(path: Any) -> Fitted:
-    """Read a model that `Fitted.save` wrote. Nothing in the file is executed."""
+def load(path: Any) -> Any:
+    """Read the model that `Fitted.save` wrote, or the stream that `Stream.save` did. Nothing in the file is executed."""
     description, tensors = _read(Path(path))
     version = description.get("version")
     if type(version) is int and version > VERSION:
@@ -228,8 +231,10 @@ def _check(value: Any) -> None:
             cls.__dict__["__check_init__"](value)
 
 
-def _checked(fitted: Any) -> Fitted:
+def _checked(fitted: Any) -> Fitted | Stream:
     """The model, if its parts are of the right kind and of one size."""
+    if isinstance(fitted, Stream):
+        return _checked_stream(fitted)
     if not isinstance(fitted, Fitted):
         raise _Damage(f"it holds a {type(fitted).__name__} where a model is needed")
     kinds: dict[str, Any] = {
@@ -248,6 +253,20 @@ def _checked(fitted: Any) -> Fitted:
         raise _Damage(f"its inputs and data have different numbers of rows, {sorted(rows)}")
     fitted.gp._check_kernel(fitted.inputs)
     return fitted
+
+
+def _checked_stream(stream: Stream) -> Stream:
+    """The stream, if its parts are of the right kind and its state has the size of its chain."""
+    number, numbers = (float, int, type(None)), (int, bool)
+    kinds: dict[str, Any] = {"gp": GP, "first": number, "time": number, "state": (Filtered, type(None)), "count": numbers}
+    for name, kind in kinds.items():
+        if not isinstance(getattr(stream, name), kind):
+            raise _Damage(f"its {name} is a {type(getattr(stream, name)).__name__}")
+    if stream.state is not None:
+        kept, needed = jax.tree.leaves(stream.state), jax.tree.leaves(stream.empty_state())
+        if [np.shape(a) for a in kept] != [a.shape for a in needed]:
+            raise _Damage("the state of its filter has another size than its model")
+    return stream
 
 
 @functools.singledispatch

@@ -63,6 +63,12 @@ class Conditional(eqx.Module):
     def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
         """Means and variance at new places, of one term of a sum if asked for."""
 
+    def derivative(
+        self, X: Float[Array, "M D"], order: int, dim: int, part: int | None = None
+    ) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+        """Means and variance of a derivative along one coordinate at new places, of one term of a sum if asked for."""
+        raise ValueError("derivatives are not to be had with this engine: condition with structure='dense' to have them")
+
     @abc.abstractmethod
     def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
         """n joint draws at new places of what the sites leave open: zero mean, the conditional covariance."""

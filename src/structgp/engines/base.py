@@ -49,6 +49,10 @@ class Engine(eqx.Module):
         """A few words for the plan."""
         return ""
 
+    def error(self, kernel: Kernel) -> float:
+        """The largest error of the covariance in units of the prior variance: 0 for an exact algorithm."""
+        return 0.0
+
     def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> Engine:
         """This algorithm with its static choices made for these values (on the host, cheaply); most have none to make."""
         return self

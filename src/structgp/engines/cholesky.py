@@ -14,6 +14,7 @@ from ..kernels.algebra import Kernel
 from ..linalg.cholesky import cholesky_update, factorise, log_det_and_gram, log_sum
 from ..posterior import Conditional, Sites
 from ..structure.dense import Dense, covariance, dense, variances
+from ..structure.derivatives import derivative_covariance, derivative_variances
 from .base import Cost, Engine, draw
 
 
@@ -32,6 +33,15 @@ class CholeskyConditional(Conditional):
         Ks = covariance(kernel, X, self.X)
         V = self._whiten(Ks.T)
         return Ks @ self.alpha, jnp.maximum(variances(kernel, X) - jnp.sum(V * V, axis=0), 0.0)
+
+    def derivative(
+        self, X: Float[Array, "M D"], order: int, dim: int, part: int | None = None
+    ) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        Ks = derivative_covariance(kernel, X, self.X, dim, order)
+        V = self._whiten(Ks.T)
+        prior = derivative_variances(kernel, X, dim, order)
+        return Ks @ self.alpha, jnp.maximum(prior - jnp.sum(V * V, axis=0), 0.0)
 
     @property
     def row_size(self) -> int:

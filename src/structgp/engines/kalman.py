@@ -12,10 +12,12 @@ from jaxtyping import Array, Float
 
 from ..inputs import Inputs, Times
 from ..kernels.algebra import Kernel, Sum
-from ..linalg import chains, kalman, kalman_parallel, kalman_regular, kalman_smooth
+from ..linalg import chains, kalman, kalman_emission, kalman_parallel, kalman_regular, kalman_smooth
 from ..posterior import Conditional, Data, Model, Sites
+from ..structure.approximate import approximated, covariance_error
 from ..structure.base import No
 from ..structure.dense import covariance
+from ..structure.derivatives import derivative_rows
 from ..structure.state_space import (
     StateSpace,
     Where,
@@ -52,8 +54,35 @@ class KalmanConditional(Conditional):
     def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
         chain = self._chain(self.t[0])
         mean, spread = self._states(chain, X[:, 0])
-        value, variance = kalman_smooth.read_values(_row(chain, part), mean, spread)
+        if chain.varies:
+            value, variance = kalman_emission.read_rows(_rows(chain, part, X[:, 0]), mean, spread)
+        else:
+            value, variance = kalman_smooth.read_values(_row(chain, part), mean, spread)
         return value, jnp.maximum(variance, 0.0)
+
+    def derivative(
+        self, X: Float[Array, "M D"], order: int, dim: int, part: int | None = None
+    ) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+        chain = self._chain(self.t[0])
+        rows = chains.read_weights(chain, derivative_rows(chain, part, X[:, 0], order))
+        mean, variance = kalman_emission.read_rows(rows, *self._states(chain, X[:, 0]))
+        return mean, jnp.maximum(variance, 0.0)
+
+    def filtered(self) -> tuple[Float[Array, "N C"], Float[Array, "N"]]:
+        """Means and variance at the observed places given the places up to each."""
+        return self.smoothed.m[:, 0], self.smoothed.P[:, 0, 0]
+
+    def grams_so_far(self) -> Float[Array, "N C C"]:
+        """TᵀC⁻¹T of the places up to each."""
+        w, e = self.sites.precision, self.sites.targets - self.smoothed.predicted_mean
+        e = jnp.sqrt(w / (1 + w * self.smoothed.predicted_variance))[:, None] * e
+        return jnp.cumsum(e[:, :, None] * e[:, None, :], axis=0)
+
+    def lag_one(self) -> Float[Array, "N-1"]:
+        """The covariance of the value at each observed place with that at the next."""
+        chain = self._chain(self.t[0])
+        between = kalman_smooth.lag_one(chain, _gaps(self.t), self.smoothed)[:, 0]
+        return jnp.sum(between * _rows(chain, None, self.t[1:]), axis=1) if chain.varies else between[:, 0]
 
     def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
         # The cross-covariances k(t, X), taken as targets, have the mean K(X, t) C⁻¹ K(t, X) at X.
@@ -77,6 +106,9 @@ class KalmanConditional(Conditional):
         t = together[order]
         precision = jnp.concatenate([self.sites.precision, jnp.zeros(len(X))])[order]
         chain = self._chain(t[0])
+        if chain.varies:
+            draws = kalman_emission.posterior_samples(chain, t, precision, jnp.zeros((len(t), 1)), key, n)
+            return jnp.zeros_like(draws).at[order].set(draws)[len(self.t) :]
         draws = kalman_smooth.posterior_samples(chain, _gaps(t), precision, jnp.zeros((len(t), 1)), key, n)[:, 0]
         return jnp.zeros_like(draws).at[order].set(draws)[len(self.t) :]
 
@@ -118,24 +150,32 @@ def _row(chain: chains.Chain, part: int | None) -> np.ndarray:
     return chains.read_weights(chain, row)
 
 
+def _rows(chain: chains.Chain, part: int | None, x: Float[Array, "M"]) -> Float[Array, "M D"]:
+    """The row for each place, of a chain that is seen differently from place to place."""
+    rows = chain.rows(x) if part is None else chain.part_rows(part, x)  # type: ignore[attr-defined]
+    return chains.read_weights(chain, rows.T)
+
+
 class Kalman(Engine):
     """Kernels with a finite state, along a line.
 
     The fields are static choices that `specialised` makes from the values at hand: how many harmonics a periodic kernel needs,
-    whether low noise asks for the form without cancellation, after how many steps the gain settles on a regular series (0: it is
-    not used), and whether places are joined in parallel, as on a GPU.
+    whether low noise asks for the form without cancellation, after how many steps the gain settles on a regular series (0: it
+    is not used), and whether places are joined in parallel, as on a GPU. `approximate` names what stands in for kernels without
+    a finite state, when that was asked for.
     """
 
     harmonics: int = eqx.field(static=True, default=0)
     accurate: bool = eqx.field(static=True, default=True)
     settle: int = eqx.field(static=True, default=0)
     parallel: bool = eqx.field(static=True, default=False)
+    approximate: str | None = eqx.field(static=True, default=None)
 
     name: ClassVar[str] = "Kalman"
     structure: ClassVar[str] = "markov"
 
     def form(self, kernel: Kernel, inputs: Inputs) -> StateSpace | No:
-        return state_space(kernel, inputs, self.harmonics)
+        return state_space(approximated(kernel, self.approximate), inputs, self.harmonics)
 
     def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
         D, N = self._size(kernel), len(inputs)
@@ -147,9 +187,12 @@ class Kalman(Engine):
         periodic = f", periodic parts by {self.harmonics} harmonics (covariance error below 1e-12)" if has_periodic else ""
         return f"{D} state{'s' if D > 1 else ''}{periodic}"
 
+    def error(self, kernel: Kernel) -> float:
+        return covariance_error(kernel, self.approximate) if self.approximate else 0.0
+
     def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> Kalman:
         kernel = model.kernel
-        engine = Kalman(harmonics_of(kernel), parallel=jax.default_backend() == "gpu")
+        engine = Kalman(harmonics_of(kernel), parallel=jax.default_backend() == "gpu", approximate=self.approximate)
         if data is None or not isinstance(inputs, Times) or not hasattr(model.likelihood, "noise"):
             return engine
         noise = np.asarray(data.noise)[np.asarray(data.seen)] + float(model.likelihood.noise)
@@ -158,9 +201,10 @@ class Kalman(Engine):
         settle = 0
         if inputs.regular and not accurate and len(inputs) >= LONG and np.all(data.seen) and np.ptp(noise) == 0:
             gap = (inputs.t[-1] - inputs.t[0]) / (len(inputs) - 1)
-            chain = _chain_at(kernel, float(inputs.t[0]), engine.harmonics)
-            settle = kalman_regular.settling_steps(chain, gap, 1 / float(noise[0])) or 0
-        return Kalman(engine.harmonics, accurate, settle if settle < len(inputs) else 0, engine.parallel)
+            chain = _chain_at(approximated(kernel, self.approximate), float(inputs.t[0]), engine.harmonics)
+            if not chain.varies:
+                settle = kalman_regular.settling_steps(chain, gap, 1 / float(noise[0])) or 0
+        return Kalman(engine.harmonics, accurate, settle if settle < len(inputs) else 0, engine.parallel, self.approximate)
 
     def log_det_and_gram(self, structure: StateSpace, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         w, T = sites.precision[structure.order], sites.targets[structure.order]
@@ -174,10 +218,22 @@ class Kalman(Engine):
 
     def smooth(self, chain: chains.Chain, t: Float[Array, "N"], sites: Sites) -> kalman_smooth.Smoothed:
         """Everything that is known at the places t."""
+        if chain.varies:
+            return kalman_emission.smooth(chain, t, sites.precision, sites.targets)
         return kalman_smooth.smooth(chain, _gaps(t), sites.precision, sites.targets, accurate=True)
+
+    def prior_draws(self, structure: StateSpace, key: Array, n: int) -> Float[Array, "N n"]:
+        """n joint draws of the process at its places, in the caller's order: O(N)."""
+        if structure.chain.varies:
+            draws = kalman_emission.prior_samples(structure.chain, structure.t, key, n)
+        else:
+            draws = kalman_smooth.prior_samples(structure.chain, structure.gaps(), key, n)[:, 0]
+        return draws[structure.rank]
 
     def _log_det_and_gram(self, structure: StateSpace, w: Array, T: Array) -> tuple[Array, Array]:
         chain, gaps = structure.chain, structure.gaps()
+        if chain.varies:
+            return kalman_emission.evidence(chain, structure.t, w, T)
         if self.parallel:
             return kalman_parallel.evidence(chain, gaps, w, T)
         if self.settle:
@@ -186,8 +242,8 @@ class Kalman(Engine):
         return kalman.evidence(chain, gaps, w, T, accurate=self.accurate)
 
     def _size(self, kernel: Kernel) -> int:
-        chain = jax.eval_shape(lambda kernel: chain_of(kernel, Where(jnp.zeros(()), jnp.zeros(()), self.harmonics)), kernel)
-        return chain.size
+        at = Where(jnp.zeros(()), jnp.zeros(()), self.harmonics)
+        return jax.eval_shape(lambda kernel: chain_of(approximated(kernel, self.approximate), at), kernel).size
 
 
 @jax.jit

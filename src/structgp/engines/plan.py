@@ -10,6 +10,7 @@ import jax
 from ..inputs import Inputs
 from ..kernels.algebra import Kernel
 from ..posterior import Model
+from ..structure.approximate import NAMES
 from ..structure.base import No, Structure
 from .base import Cost, Engine
 from .cholesky import Cholesky
@@ -26,11 +27,17 @@ class Offer:
     cost: Cost | None = None
     reason: str | None = None
     note: str = ""
+    error: float = 0.0
+
+    @property
+    def quality(self) -> str:
+        """Whether the answer is exact, and how far the covariance is off if it is not."""
+        return f"approximate (covariance error {self.error:.1e})" if self.error else "exact"
 
     def __str__(self) -> str:
         if self.cost is None:
             return f"{self.engine.name:<10} no: {self.reason}"
-        cost = f"{self.engine.name:<10} exact   {units(self.cost.flops, 'flop'):>9}   {units(self.cost.bytes, 'B'):>7}"
+        cost = f"{self.engine.name:<10} {self.quality}   {units(self.cost.flops, 'flop'):>9}   {units(self.cost.bytes, 'B'):>7}"
         return f"{cost}   {self.note}" if self.note else cost
 
 
@@ -51,8 +58,13 @@ class Plan:
     __repr__ = __str__
 
 
-def plan(model: Model, inputs: Inputs, structure: str = "auto") -> Plan:
-    """Compare the algorithms for a model on inputs: the cheapest first, or the one for the structure that is asked for."""
+def plan(model: Model, inputs: Inputs, structure: str = "auto", approximate: str | None = None) -> Plan:
+    """Compare the algorithms for a model on inputs: the cheapest first, or the one for the structure that is asked for.
+
+    `approximate` names what may stand in for kernels without a finite state; asked for by name, it is taken, or refused.
+    """
+    if approximate is not None:
+        return _approximate_plan(model, inputs, structure, approximate)
     offers = [_offer(engine.specialised(model, inputs), model.kernel, inputs) for engine in ENGINES]
     known = [engine.structure for engine in ENGINES]
     if structure not in ("auto", *known):
@@ -66,14 +78,26 @@ def plan(model: Model, inputs: Inputs, structure: str = "auto") -> Plan:
     return Plan(tuple(sorted(offers, key=cost)))
 
 
+def _approximate_plan(model: Model, inputs: Inputs, structure: str, approximate: str) -> Plan:
+    if approximate not in NAMES:
+        raise ValueError(f"approximate must be one of {list(NAMES)}, or None to be exact, got {approximate!r}")
+    if structure not in ("auto", Kalman.structure):
+        raise ValueError(f"structure={structure!r} is exact, so nothing is approximate there: leave out one of the two")
+    asked = _offer(Kalman(approximate=approximate).specialised(model, inputs), model.kernel, inputs)
+    if asked.reason:
+        raise ValueError(f"approximate={approximate!r} cannot be had: {asked.reason}")
+    others = [_offer(engine.specialised(model, inputs), model.kernel, inputs) for engine in ENGINES]
+    return Plan((asked, *(offer for offer in others if not isinstance(offer.engine, Kalman))))
+
+
 def _offer(engine: Engine, kernel: Kernel, inputs: Inputs) -> Offer:
-    form = _form(engine, kernel, inputs)
+    form = form_by_shape(engine, kernel, inputs)
     if isinstance(form, No):
         return Offer(engine, reason=form.reason)
-    return Offer(engine, engine.cost(kernel, inputs), note=engine.note(kernel))
+    return Offer(engine, engine.cost(kernel, inputs), note=engine.note(kernel), error=engine.error(kernel))
 
 
-def _form(engine: Engine, kernel: Kernel, inputs: Inputs) -> Structure | No:
+def form_by_shape(engine: Engine, kernel: Kernel, inputs: Inputs) -> Structure | No:
     """The form by shapes alone: nothing is computed."""
     found: list[Structure | No] = []
     jax.eval_shape(lambda: found.append(engine.form(kernel, inputs)))

@@ -113,7 +113,9 @@ class Spline(Kernel):
 
 def integrated_wiener(x: Any, z: Any, m: int) -> Any:
     """The covariance of the (m−1)-fold integrated Wiener process of unit intensity, started at 0 in both directions."""
-    a, d = jnp.minimum(jnp.abs(x), jnp.abs(z)), jnp.abs(x - z)
+    near, far = jnp.abs(x), jnp.abs(z)
+    first = near <= far  # chosen, not minimum and abs, whose slopes at x = z belong to neither side
+    a, d = jnp.where(first, near, far), jnp.where(first, far - near, near - far)
     terms = (math.comb(m - 1, k) * d ** (m - 1 - k) * a ** (m + k) / (m + k) for k in range(m))
     return jnp.where(x * z > 0, sum(terms) / math.factorial(m - 1) ** 2, 0.0)
 

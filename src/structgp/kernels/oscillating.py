@@ -46,7 +46,8 @@ class DampedOscillator(Kernel):
     variance: Numbers = parameter(1.0, positive)
 
     def between(self, x: Point, z: Point) -> Scalar:
-        tau = jnp.abs(one_coordinate(self, x - z))
+        difference = one_coordinate(self, x - z)
+        tau = jnp.where(difference >= 0, difference, -difference)  # not abs, whose slope at 0 would hide the curvature there
         a, b = 1 / self.lifetime, 2 * jnp.pi / self.period
         return self.variance * jnp.exp(-a * tau) * (jnp.cos(b * tau) + a / b * jnp.sin(b * tau))
 

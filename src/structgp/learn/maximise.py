@@ -52,6 +52,8 @@ class Learning:
     restarts: int
     spread: float  # between the best and the worst end of the climbs
     at_bound: tuple[str, ...]
+    method: str = "evidence"
+    trace: tuple[float, ...] = ()  # the objective after every step, where a method keeps it
 
     def __str__(self) -> str:
         ended = "converged" if self.converged else f"stopped: {self.message}"
@@ -68,7 +70,7 @@ class Interrupted(Exception):
 class Climb:
     """One run of L-BFGS-B that remembers the best point it met, so that it can be stopped at any time."""
 
-    def __init__(self, objective: Objective, count: int, stop: threading.Event, report: Callable[[float], None]) -> None:
+    def __init__(self, objective: Any, count: int, stop: threading.Event, report: Callable[[float], None]) -> None:
         self.objective, self.count, self.stop, self.report = objective, count, stop, report
         self.evaluations = 0
         self.best: tuple[float, np.ndarray, np.ndarray] | None = None
@@ -117,9 +119,25 @@ def maximise(
 ) -> tuple[Any, Learning]:
     """The model with the parameters that make the data most probable, and how they were found."""
     began = time.perf_counter()
-    objective = Objective(model, inputs, data, engine)
     count = max(int(np.sum(data.seen)) * data.y.shape[1], 1)
     starts = [free_vector(candidate) for candidate in candidates(model, np.asarray(inputs.points), data)]
+    options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
+    return climb(model, Objective(model, inputs, data, engine), starts, count, began, **options)
+
+
+def climb(
+    model: Any,
+    objective: Callable[[np.ndarray], tuple[float, np.ndarray]],
+    starts: list[np.ndarray],
+    count: int,
+    began: float,
+    *,
+    restarts: int,
+    seed: Any,
+    max_evaluations: int,
+    progress: bool | None,
+) -> tuple[Any, Learning]:
+    """The model at the best point that L-BFGS-B reaches from the best of the starts and from others around it."""
     if not len(starts[0]):
         return model, Learning(
             objective(starts[0])[0], 0.0, 1, time.perf_counter() - began, True, "nothing to learn", 0, 0.0, ()
@@ -132,9 +150,9 @@ def maximise(
             f"the evidence is not finite at the start, {with_free(model, starts[0])}: "
             "check the data for extreme values, or give other starting values"
         )
-    bounds = _bounds(model, starts)
+    bounds = bounds_of(model, starts)
     rng = np.random.default_rng(seed)
-    begin = [starts[best]] + [np.clip(_perturbed(model, starts[best], rng), *bounds.T) for _ in range(restarts)]
+    begin = [starts[best]] + [np.clip(perturbed(model, starts[best], rng), *bounds.T) for _ in range(restarts)]
     with _Progress(progress) as report, lapack_threads(count, len(begin)):
         runs = _climb_all(objective, count, begin, bounds, max_evaluations, report)
     winner = max(runs, key=lambda run: run.value)
@@ -154,7 +172,7 @@ def maximise(
     return with_free(model, winner.theta), learning
 
 
-def _climb_all(objective: Objective, count: int, begin: list, bounds: np.ndarray, most: int, report: Any) -> list[Run]:
+def _climb_all(objective: Any, count: int, begin: list, bounds: np.ndarray, most: int, report: Any) -> list[Run]:
     """All climbs, side by side when there are several; an interrupt ends them all and keeps what they found."""
     stop = threading.Event()
     climbs = [Climb(objective, count, stop, report) for _ in begin]
@@ -177,7 +195,7 @@ def _climb_all(objective: Objective, count: int, begin: list, bounds: np.ndarray
     return ended
 
 
-def _bounds(model: Model, starts: list[np.ndarray]) -> np.ndarray:
+def bounds_of(model: Model, starts: list[np.ndarray]) -> np.ndarray:
     """For each entry of θ, how far the search may go: what the user said, else far beyond any of the starts."""
     low, high = np.min(starts, axis=0) - WIDTH, np.max(starts, axis=0) + WIDTH
     at = 0
@@ -194,7 +212,7 @@ def _bounds(model: Model, starts: list[np.ndarray]) -> np.ndarray:
     return np.stack([low, high], axis=1)
 
 
-def _perturbed(model: Model, start: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def perturbed(model: Model, start: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Another start: from the prior of a parameter where it has one, else some way off."""
     parts, at = [], 0
     for leaf in learned_leaves(model):

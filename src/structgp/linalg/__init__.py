@@ -1,1 +1,1 @@
-"""Numbers only: the algorithms, without a word about kernels."""
+"""Numbers only: the algorithms, without a word about what they are for."""

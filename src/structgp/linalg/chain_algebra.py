@@ -1,5 +1,6 @@
 """Chains made of chains: scaled, added, multiplied, and seen in another basis."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -36,6 +37,13 @@ class Scaled(Chain):
     def seen_transition(self, gap):
         return self.chain.seen_transition(gap)
 
+    @property
+    def varies(self):
+        return self.chain.varies
+
+    def rows(self, t):
+        return self.chain.rows(t)
+
 
 class Sum(Chain):
     """Independent chains side by side; f is the sum of theirs."""
@@ -71,6 +79,17 @@ class Sum(Chain):
     def part_row(self, index: int) -> np.ndarray:
         """The row (D,) that reads one part out of the state."""
         return np.concatenate([part.row * (i == index) for i, part in enumerate(self.parts)])
+
+    @property
+    def varies(self):
+        return any(part.varies for part in self.parts)
+
+    def rows(self, t):
+        return jnp.concatenate([part.rows(t) for part in self.parts])
+
+    def part_rows(self, index: int, t):
+        """The rows (D, *places) that read one part out of the state, place by place."""
+        return jnp.concatenate([part.rows(t) * (i == index) for i, part in enumerate(self.parts)])
 
 
 class Product(Chain):
@@ -110,6 +129,54 @@ class Product(Chain):
     def seen_transition(self, gap):
         left, right = self.left.seen_transition(gap), self.right.seen_transition(gap)
         return (left[:, None] * right[None]).reshape(-1, *jnp.shape(gap))
+
+    @property
+    def varies(self):
+        return self.left.varies or self.right.varies
+
+    def rows(self, t):
+        return (self.left.rows(t)[:, None] * self.right.rows(t)[None]).reshape(-1, *jnp.shape(t))
+
+
+class HandOver(Chain):
+    """Two chains side by side of which the first is seen before the location and the second after it.
+
+    f = (1 − s) f_before + s f_after, where s is a step or, with a width, the logistic function of (t − location)/width.
+    """
+
+    before: Chain
+    after: Chain
+    location: Float[Array, ""] = number()
+    width: Float[Array, ""] | None = None
+
+    @property
+    def row(self):
+        return np.concatenate([self.before.row, self.after.row])
+
+    @property
+    def stationary(self):
+        return self.before.stationary and self.after.stationary
+
+    @property
+    def varies(self):
+        return True
+
+    def rows(self, t):
+        away = t - self.location
+        s = jnp.where(away >= 0, 1.0, 0.0) if self.width is None else jax.nn.sigmoid(away / self.width)
+        return jnp.concatenate([(1 - s) * self.before.rows(t), s * self.after.rows(t)])
+
+    def start(self):
+        return block_diagonal([self.before.start(), self.after.start()])
+
+    def generator(self):
+        return block_diagonal([self.before.generator(), self.after.generator()])
+
+    def transition(self, gap):
+        return block_diagonal([self.before.transition(gap), self.after.transition(gap)], gap)
+
+    def noise(self, gap):
+        return block_diagonal([self.before.noise(gap), self.after.noise(gap)], gap)
 
 
 class TotalBasis(Chain):
@@ -166,17 +233,53 @@ class TotalBasis(Chain):
     def noise(self, gap):
         return self._both(self.chain.noise(gap))
 
-    def weights(self, row: np.ndarray) -> np.ndarray:
+    def weights(self, row):
         """A row for the inner chain's state, as a row for this one's."""
-        return np.asarray(row) @ self._T_inverse
+        return row @ self._T_inverse
+
+
+class ValueFirst(Chain):
+    """The state of a chain that varies, behind a place for f itself, which a place's own row fills: see `kalman_emission`."""
+
+    chain: Chain
+
+    @property
+    def row(self):
+        return np.eye(self.chain.size + 1)[0]
+
+    @property
+    def stationary(self):
+        return self.chain.stationary
+
+    @staticmethod
+    def _behind(M):
+        return jnp.pad(M, [(1, 0), (1, 0)] + [(0, 0)] * (M.ndim - 2))
+
+    def start(self):
+        return self._behind(self.chain.start())
+
+    def generator(self):
+        return self._behind(self.chain.generator())
+
+    def transition(self, gap):
+        return self._behind(self.chain.transition(gap))
+
+    def noise(self, gap):
+        return self._behind(self.chain.noise(gap))
+
+    def weights(self, row):
+        """A row for the inner chain's state, as a row for this one's."""
+        return jnp.concatenate([jnp.zeros_like(row[..., :1]), row], -1)
 
 
 def observed_first(chain: Chain) -> Chain:
-    """The chain itself if it observes its first coordinate, else the chain in the total basis."""
+    """The chain itself if it observes its first coordinate, else the chain in the total basis, or with f beside the state."""
+    if chain.varies:
+        return ValueFirst(chain)
     return chain if np.array_equal(chain.row, np.eye(chain.size)[0]) else TotalBasis(chain)
 
 
-def read_weights(chain: Chain, row) -> np.ndarray:
-    """A row (D,) for the chain's own state, as the row for the state of `observed_first(chain)`."""
+def read_weights(chain: Chain, row):
+    """A row (D,), or rows (M, D), for the chain's own state, for the state of `observed_first(chain)`."""
     inner = observed_first(chain)
-    return inner.weights(row) if inner is not chain else np.asarray(row)
+    return inner.weights(row) if isinstance(inner, (TotalBasis, ValueFirst)) and inner is not chain else row

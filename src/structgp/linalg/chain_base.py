@@ -45,6 +45,15 @@ class Chain(eqx.Module):
         """D, the number of states."""
         return len(self.row)
 
+    @property
+    def varies(self) -> bool:
+        """Whether H depends on the place, so that `rows` says what is observed and `row` only what may be."""
+        return False
+
+    def rows(self, t: Float[Array, "*places"]) -> Float[Array, "D *places"]:
+        """H at these places."""
+        return spread(self.row, t) * jnp.ones_like(t)
+
     def seen_transition(self, gap: Float[Array, "*gaps"]) -> Float[Array, "D *gaps"]:
         """H A(gap)."""
         return row_times(self.row, self.transition(gap))

@@ -18,12 +18,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from structgp.linalg import matern_sde
-from structgp.linalg.chain_algebra import Product, Scaled, Sum, TotalBasis, observed_first, read_weights
+from structgp.linalg.chain_algebra import HandOver, Product, Scaled, Sum, TotalBasis, observed_first, read_weights
 from structgp.linalg.chain_base import Chain, number, spread
 
 __all__ = [
     "Chain",
     "Constant",
+    "HandOver",
     "Harmonics",
     "Matern",
     "Product",

@@ -78,8 +78,6 @@ def evidence(
         precision = jnp.where(precision == 0, 0.0, precision)
         columns = jnp.where(precision[:, None] == 0, 0.0, columns)
     gaps = jnp.concatenate([jnp.zeros_like(gaps[:1]), gaps[1:]])
-    if chain.size > _CHUNK_ABOVE and not natural:
-        return kalman_chunk.evidence(chain, gaps, precision, columns)
     chain = observed_first(chain)
     options = Options(accurate, natural, min(segment, len(gaps)))
     data = tuple(_segments(x, options) for x in (gaps, precision, columns))
@@ -181,7 +179,7 @@ def _sums(options, w, T, p, mean):
 
 def _forward(chain, options, gaps, precision, columns):
     """(log_det, gram) and the state at the beginning of every segment."""
-    form = form_of(chain.size)
+    form = form_of(chain.size, columns.shape[-1])
     V = base(form, chain, options)
 
     def segment(state, x):
@@ -201,7 +199,10 @@ def _forward(chain, options, gaps, precision, columns):
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _evidence_adjoint(static, leaves, gaps, precision, columns):
     treedef, options = static
-    return _forward(jax.tree.unflatten(treedef, leaves), options, gaps, precision, columns)[0]
+    chain = jax.tree.unflatten(treedef, leaves)
+    if chain.size > _CHUNK_ABOVE and not options.natural:  # without a gradient, several places at a time are faster
+        return kalman_chunk.evidence(chain, *(x.reshape(-1, *x.shape[2:]) for x in (gaps, precision, columns)))
+    return _forward(chain, options, gaps, precision, columns)[0]
 
 
 def _evidence_fwd(static, leaves, gaps, precision, columns):
@@ -214,7 +215,7 @@ def _evidence_bwd(static, kept, cotangents):
     treedef, options = static
     leaves, gaps, precision, columns, begins = kept
     chain = jax.tree.unflatten(treedef, leaves)
-    form = form_of(chain.size)
+    form = form_of(chain.size, columns.shape[-1])
     l, M = cotangents[0], cotangents[1] + cotangents[1].T
     moves_of = lambda leaves, gaps: _moves(jax.tree.unflatten(treedef, leaves), gaps, options)
     V = base(form, chain, options)

@@ -71,7 +71,7 @@ def _evidence_fwd(static, leaves, gaps, w, T):
 
 def _forward(chain, options, gaps, w, T):
     """(log_det, gram) and the state at the beginning of every segment."""
-    form = form_of(chain.size)
+    form = form_of(chain.size, T.shape[-1])
     moves = chain.transition(gaps), chain.noise(gaps)
     begins = _beginnings(form, chain.start(), moves, w, T)
     xs = kalman.stream(form, options, moves, w, T)
@@ -128,7 +128,7 @@ def _evidence_bwd(static, kept, cotangents):
     treedef, options = static
     leaves, gaps, w, T, begins = kept
     chain = jax.tree.unflatten(treedef, leaves)
-    form = form_of(chain.size)
+    form = form_of(chain.size, T.shape[-1])
     l, M = cotangents[0], cotangents[1] + cotangents[1].T
     moves_of = lambda leaves, gaps: kalman._moves(jax.tree.unflatten(treedef, leaves), gaps, options)
     moves, pull = jax.vjp(moves_of, leaves, gaps)

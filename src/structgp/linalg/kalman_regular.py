@@ -139,12 +139,11 @@ def _frozen(L, AK, m, columns):
     lag = (O @ AK)[:, 0]
     i = np.arange(_BLOCK)
     U = jnp.where(i[:, None] > i[None, :], lag[np.maximum(i[:, None] - i[None, :] - 1, 0)], 0.0)
-    blocks = jnp.pad(columns, ((0, -n % _BLOCK), (0, 0))).reshape(-1, _BLOCK, C)
-    pushes = jnp.einsum("dj,bjc->bdc", G, blocks)
+    Y = jnp.pad(columns, ((0, -n % _BLOCK), (0, 0))).T.reshape(C, -1, _BLOCK)
 
     def body(m, push):
         return product(powers[_BLOCK], m) + push, m
 
-    _, begins = lax.scan(body, m, pushes)
-    v = jnp.einsum("ij,bjc->bic", np.eye(_BLOCK) - U, blocks) - jnp.einsum("jd,bdc->bjc", O, begins)
-    return v.reshape(-1, C)[:n]
+    _, begins = lax.scan(body, m, jnp.transpose(Y @ G.T, (1, 2, 0)))
+    v = Y @ (np.eye(_BLOCK) - U).T - jnp.transpose(begins, (2, 0, 1)) @ O.T
+    return v.reshape(C, -1).T[:n]

@@ -86,8 +86,9 @@ def smooth(
     natural: bool = False,
 ) -> Smoothed:
     """Filter forwards and (r, N) backwards. Arguments as in `kalman.evidence`."""
+    assert not chain.varies, "kalman_emission is for chains that are seen differently from place to place"
     chain = observed_first(chain)
-    form = form_of(chain.size)
+    form = form_of(chain.size, columns.shape[-1])
     options = kalman.Options(accurate or not chain.stationary, natural)
     columns = columns if natural else jnp.where(precision[:, None] == 0, 0.0, columns)
     gaps = jnp.concatenate([jnp.zeros_like(gaps[:1]), gaps[1:]])

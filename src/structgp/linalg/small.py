@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 _UNROLL = 3
+_COLUMNS = 6
 _BROADCAST = 12
 
 
@@ -140,9 +141,11 @@ class Dense(Broadcast):
         return A @ B
 
 
-def form_of(size: int):
-    """The form for matrices with `size` rows."""
-    return Unrolled if size <= _UNROLL else Broadcast if size <= _BROADCAST else Dense
+def form_of(size: int, columns: int = 1):
+    """The form for states with `size` entries and so many columns of means: unrolled only where both are few."""
+    if size <= _UNROLL and columns <= _COLUMNS:
+        return Unrolled
+    return Broadcast if size <= _BROADCAST else Dense
 
 
 def product(A, B):

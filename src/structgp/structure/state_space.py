@@ -1,7 +1,7 @@
 """Kernels on a line that are Markov: a chain with a small state, one rule for each node of the kernel algebra.
 
-`chain_of(kernel, where)` is the chain of a kernel from a place on: stationary kernels do not care where, the others say with which
-covariance they arrive there. What has no finite state answers `No`, with the reason.
+`chain_of(kernel, where)` is the chain of a kernel from a place on: stationary kernels do not care where, the others say with
+which covariance they arrive there. What has no finite state answers `No`, with the reason.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from jaxtyping import Array, Float, Int
 from .._types import is_traced
 from ..inputs import Inputs, Times
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
+from ..kernels.changepoint import ChangePoint
 from ..kernels.nonstationary import Constant, IntegratedWiener, Linear, Spline, White, Wiener
 from ..kernels.oscillating import Cosine, DampedOscillator, Periodic
 from ..kernels.stationary import HalfIntegerMatern, ProductMatern, SquaredExponential
@@ -203,6 +204,18 @@ def _(kernel: Product, where: Where) -> chains.Chain | No:
 def _(kernel: Scaled, where: Where) -> chains.Chain | No:
     part = chain_of(kernel.kernel, where)
     return part if isinstance(part, No) else chains.Scaled(part, kernel.scale)
+
+
+@chain_of.register
+def _(kernel: ChangePoint, where: Where) -> chains.Chain | No:
+    before, after = chain_of(kernel.before, where), chain_of(kernel.after, where)
+    if isinstance(before, No):
+        return before
+    if isinstance(after, No):
+        return after
+    scalar = lambda value: jnp.reshape(jnp.asarray(value), ())
+    width = None if kernel.width is None else scalar(kernel.width)
+    return chains.HandOver(before, after, scalar(kernel.location), width)
 
 
 @chain_of.register

@@ -1,0 +1,225 @@
+"""Learning from many series at once: batches of one padded length, the evidence of all of them in one computation."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._types import double_precision
+from ..engines.kalman import Kalman
+from ..inputs import Times
+from ..parameters import as_numpy, free_names, free_vector, log_prior, with_free
+from ..posterior import Data, Model
+from ..structure.state_space import harmonics_of
+from .evidence import LOWEST, log_evidence
+from .initialise import candidates
+from .lockstep import Ends, minimise_all
+from .maximise import TOLERANCE, Learning, bounds_of, climb, perturbed
+
+TOGETHER = 128  # series in one vectorised piece: more do not get faster
+SHORTEST = 16  # length of the shortest batch
+SUGGESTIONS = 64  # series that are asked where to start when all share their parameters
+
+
+class Batch(eqx.Module):
+    """Series filled up to one length with places where nothing is seen, and their numbers among all series."""
+
+    inputs: Times  # leaves (B, L)
+    data: Data
+    index: np.ndarray
+
+
+def batches_of(inputs: Sequence[Times], data: Sequence[Data]) -> tuple[Batch, ...]:
+    """Series by their lengths, rounded up to a power of two, so that few programs are compiled."""
+    lengths = np.array([max(SHORTEST, 2 ** int(np.ceil(np.log2(len(t))))) for t in inputs])
+    made = []
+    for length in np.unique(lengths):
+        index = np.flatnonzero(lengths == length)
+        rows = [_filled(inputs[int(i)], data[int(i)], int(length)) for i in index]
+        t, y, noise, seen = (np.stack(parts) for parts in zip(*rows, strict=True))
+        order = np.broadcast_to(np.arange(length), t.shape)
+        made.append(Batch(Times(t, order, order), Data(y, noise, seen), index))
+    return tuple(made)
+
+
+def _filled(inputs: Times, data: Data, length: int) -> tuple[np.ndarray, ...]:
+    order, more = np.asarray(inputs.order), length - len(inputs)
+    fill = lambda values: np.concatenate([values[order], np.zeros((more, *values.shape[1:]), values.dtype)])
+    t = np.concatenate([inputs.t, np.repeat(inputs.t[-1:], more)])
+    return t, fill(data.y), fill(data.noise), fill(data.seen)
+
+
+def over_series(function: Any, *stacked: Any) -> Any:
+    """Apply a function to every series of stacked arguments, some of them at a time."""
+    one = lambda arguments: function(*arguments)
+    many = len(jax.tree.leaves(stacked)[0]) > TOGETHER
+    return jax.lax.map(one, stacked, batch_size=TOGETHER) if many else jax.vmap(one)(stacked)
+
+
+def engine_for(models: Model) -> Kalman:
+    """The static choices for models stacked along their first axis: right for every one of them."""
+    return Kalman(harmonics_of(models.kernel), accurate=True)
+
+
+class ManyObjective:
+    """log p(y_s | θ_s) + log p(θ_s) of all series, and the gradients: one computation for each padded length."""
+
+    def __init__(self, model: Model, batches: tuple[Batch, ...]) -> None:
+        self.model, self.batches = model, batches
+        self.count = sum(len(batch.index) for batch in batches)
+
+    @double_precision
+    def __call__(self, thetas: Float[np.ndarray, "S P"]) -> tuple[Float[np.ndarray, "S"], Float[np.ndarray, "S P"]]:
+        values, gradients = self._evidences(thetas)
+        prior, slope = (np.asarray(part) for part in _log_priors(thetas, self.model))
+        return self._finite(values + prior, gradients + slope)
+
+    @double_precision
+    def together(self, theta: Float[np.ndarray, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
+        """The same when all series share θ."""
+        values, gradients = self._evidences(np.broadcast_to(theta, (self.count, len(theta))))
+        prior, slope = (np.asarray(part)[0] for part in _log_priors(theta[None], self.model))
+        value, gradient = self._finite(values.sum()[None] + prior, gradients.sum(axis=0)[None] + slope)
+        return float(value[0]), gradient[0]
+
+    def _evidences(self, thetas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        engine = engine_for(models_at(self.model, thetas))
+        values, gradients = np.zeros(len(thetas)), np.zeros(thetas.shape)
+        for batch in self.batches:
+            parts = _values_and_gradients(thetas[batch.index], self.model, batch.inputs, batch.data, engine)
+            values[batch.index], gradients[batch.index] = (np.asarray(part) for part in parts)
+        return values, gradients
+
+    @staticmethod
+    def _finite(values: np.ndarray, gradients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        bad = ~(np.isfinite(values) & np.isfinite(gradients).all(axis=1))
+        return np.where(bad, LOWEST, values), np.where(bad[:, None], 0.0, gradients)
+
+
+@jax.jit
+def _stacked_models(model: Any, thetas: Any) -> Any:
+    return jax.vmap(with_free, in_axes=(None, 0))(model, thetas)
+
+
+def models_at(model: Any, thetas: np.ndarray) -> Any:
+    """The models of all series, stacked along the first axis of every number."""
+    return as_numpy(_stacked_models(model, thetas))
+
+
+@functools.partial(jax.jit, static_argnames="engine")
+def _values_and_gradients(thetas: Array, model: Model, inputs: Times, data: Data, engine: Kalman) -> tuple[Array, Array]:
+    def one(theta: Array, inputs: Times, data: Data) -> Array:
+        return log_evidence(with_free(model, theta), inputs, data, engine)
+
+    return over_series(jax.value_and_grad(one), thetas, inputs, data)
+
+
+@jax.jit
+def _log_priors(thetas: Array, model: Model) -> tuple[Array, Array]:
+    return jax.vmap(jax.value_and_grad(lambda theta: log_prior(with_free(model, theta))))(thetas)
+
+
+def maximise_shared(
+    model: Any, inputs: Sequence[Times], data: Sequence[Data], batches: tuple[Batch, ...], **options: Any
+) -> tuple[Any, Learning]:
+    """One set of parameters for all series."""
+    began = time.perf_counter()
+    some = np.unique(np.linspace(0, len(inputs) - 1, SUGGESTIONS).astype(int))
+    starts = np.mean([_starts(model, inputs[i], data[i]) for i in some], axis=0)
+    count = max(sum(int(np.sum(part.seen)) for part in data), 1)
+    objective = ManyObjective(model, batches)
+    return climb(model, objective.together, list(starts), count, began, **options)
+
+
+def _starts(model: Any, inputs: Times, data: Data) -> list[np.ndarray]:
+    return [free_vector(candidate) for candidate in candidates(model, np.asarray(inputs.points), data)]
+
+
+def maximise_apart(
+    model: Any,
+    inputs: Sequence[Times],
+    data: Sequence[Data],
+    batches: tuple[Batch, ...],
+    *,
+    restarts: int,
+    seed: Any,
+    max_evaluations: int,
+    progress: bool | None = None,
+) -> tuple[Any, tuple[Learning, ...]]:
+    """Parameters of their own for each series, found in lockstep; returns the models stacked along their first axis."""
+    began = time.perf_counter()
+    objective = ManyObjective(model, batches)
+    counts = np.maximum([int(np.sum(part.seen)) for part in data], 1)
+    starts = np.array([_starts(model, *series) for series in zip(inputs, data, strict=True)])  # (S, starts, P)
+    if not starts.shape[2]:
+        values, _ = objective(starts[:, 0])
+        ended = lambda value: Learning(float(value), 0.0, 1, time.perf_counter() - began, True, "nothing to learn", 0, 0.0, ())
+        return models_at(model, starts[:, 0]), tuple(ended(value) for value in values)
+    tried = np.stack([objective(starts[:, j])[0] for j in range(starts.shape[1])])
+    if (tried.max(axis=0) <= LOWEST).any():
+        at = int(np.flatnonzero(tried.max(axis=0) <= LOWEST)[0])
+        raise ValueError(
+            f"series {at}: the evidence is not finite at the start: check for extreme values, or give other starting values"
+        )
+    best = starts[np.arange(len(starts)), tried.argmax(axis=0)]
+    bounds = np.stack([bounds_of(model, list(own)) for own in starts])
+    rng = np.random.default_rng(seed)
+    begin = [best] + [np.stack([perturbed(model, start, rng) for start in best]) for _ in range(restarts)]
+
+    def falling(thetas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, gradients = objective(thetas)
+        return -values / counts, -gradients / counts[:, None]
+
+    limits: dict[str, Any] = {"relative": TOLERANCE, "flat": 1e-6, "max_evaluations": max_evaluations}
+    runs = [minimise_all(falling, start, bounds, **limits) for start in begin]
+    seconds, extra = time.perf_counter() - began, starts.shape[1]
+    return _winners(model, runs, bounds, counts, seconds, extra)
+
+
+def _winners(
+    model: Any, runs: list[Ends], bounds: np.ndarray, counts: np.ndarray, seconds: float, extra: int
+) -> tuple[Any, tuple[Learning, ...]]:
+    """The best end of every series, and an account of it."""
+    values = np.stack([run.value for run in runs])
+    winner, every = values.argmin(axis=0), np.arange(len(counts))
+    pick = lambda name: np.stack([getattr(run, name) for run in runs])[winner, every]
+    theta, gradient, converged = pick("theta"), pick("gradient"), pick("converged")
+    names = np.asarray(free_names(model))
+    at_bound = np.any(np.abs(theta[:, :, None] - bounds) < 1e-6, axis=2)
+    evaluations = extra + np.sum([run.evaluations for run in runs], axis=0)
+    learned = [
+        Learning(
+            objective=float(-values[:, s].min() * counts[s]),
+            gradient_norm=float(np.abs(np.where(at_bound[s], 0.0, gradient[s])).max()),
+            evaluations=int(evaluations[s]),
+            seconds=seconds,
+            converged=bool(converged[s]),
+            message="converged" if converged[s] else "the number of evaluations reached its limit, or no step led on",
+            restarts=len(runs) - 1,
+            spread=float(np.ptp(values[:, s]) * counts[s]),
+            at_bound=tuple(names[at_bound[s]]),
+        )
+        for s in every
+    ]
+    return models_at(model, theta), tuple(learned)
+
+
+def summed(learned: Sequence[Learning]) -> Learning:
+    """One account for all series: the slowest and the worst of them."""
+    worst = max(learned, key=lambda one: one.gradient_norm)
+    return dataclasses.replace(
+        worst,
+        objective=sum(one.objective for one in learned),
+        evaluations=max(one.evaluations for one in learned),
+        converged=all(one.converged for one in learned),
+        message=next((one.message for one in learned if not one.converged), worst.message),
+        at_bound=tuple(dict.fromkeys(name for one in learned for name in one.at_bound)),
+    )

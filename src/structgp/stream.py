@@ -1,0 +1,263 @@
+"""A Gaussian process along time that keeps what its data taught it, but not the data: constant work and memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ._types import double_precision
+from .engines.basis import Weights, columns, integrate, sites_of
+from .engines.kalman import KalmanConditional
+from .fitted import Fitted
+from .fitted import _combine as combine
+from .inputs import Times, as_inputs
+from .linalg import kalman_smooth, kalman_stream
+from .linalg.chains import Chain, read_weights
+from .linalg.kalman_stream import Filtered
+from .parameters import as_numpy
+from .posterior import Data, Prediction
+from .structure.base import No
+from .structure.dense import variances
+from .structure.state_space import Where, chain_of, harmonics_of
+
+if TYPE_CHECKING:
+    from .gp import GP
+
+
+@dataclasses.dataclass(frozen=True)
+class Stream:
+    """A GP and the state of its filter at the last time that was seen, `time`; None before the first.
+
+    An immutable value: `update` returns the stream with more observations. The parameters stay as they are.
+    """
+
+    gp: GP
+    first: float | None
+    time: float | None
+    state: Filtered | None
+    count: int  # how many times have been observed
+    targets: int
+    flat: bool
+    harmonics: int
+    approximate: str | None = None  # what stands in for kernels without a finite state
+
+    @double_precision
+    def update(self, t: Any, y: Any, noise: Any = None, missing: str = "error") -> Stream:
+        """The stream after one more observation, or a batch of them, at or after the last time.
+
+        `noise` and `missing` are those of `GP.condition`. An observation costs the same however many came before.
+        """
+        new, data = self._read(t, y, noise, missing)
+        first = float(new.t[0]) if self.first is None else self.first
+        if self.first is None:
+            _chain_or_why(self.gp, first, self.harmonics)
+        size = 2 ** int(np.ceil(np.log2(len(new))))
+        times, filled = _filled(new.t, size), _padded(data, new.order, size)
+        state = self.state if self.state is not None else _begin(self.gp, first, data.y.shape[1], self.harmonics)
+        since = first if self.time is None else self.time
+        state = jax.block_until_ready(_advance(self.gp, state, first, since, times, filled, self.harmonics))
+        if not (np.isfinite(state.log_det) and np.isfinite(state.gram).all()):
+            raise ValueError(f"the filter broke down at times {times[0]:g} to {times[-1]:g}: give the likelihood more noise")
+        count = self.count + int(data.seen.sum())
+        return dataclasses.replace(
+            self, first=first, time=float(times[-1]), state=state, count=count, targets=data.y.shape[1], flat=data.flat
+        )
+
+    @double_precision
+    def predict(self, t: Any) -> Prediction:
+        """The belief about f at the last time or later: what `Fitted.predict` says there."""
+        times = _times(t, allow_empty=True)
+        if self.time is not None and len(times) and times.min() < self.time:
+            raise ValueError(
+                f"a stream looks ahead only: {times.min():g} is before its last time {self.time:g}; "
+                "condition a GP on the data to look back"
+            )
+        weights = self._weights()
+        size = max(16, 2 ** int(np.ceil(np.log2(max(len(times), 1)))))
+        places = _filled(times, size) if len(times) else np.full(size, self.time or 0.0)
+        if self.state is None:
+            mean, variance = _prior(self.gp, weights, places, self.targets)
+        else:
+            mean, variance = _ahead(self.gp, weights, self.state, self.first, self.time, places, self.targets, self.harmonics)
+        mean, variance = np.asarray(mean)[: len(times)], np.asarray(variance)[: len(times)]
+        if self.flat:
+            return Prediction(mean[:, 0], variance, self.gp.likelihood)
+        return Prediction(mean, np.repeat(variance[:, None], self.targets, axis=1), self.gp.likelihood)
+
+    @property
+    @double_precision
+    def log_evidence(self) -> float:
+        """log p(y) of everything that was seen."""
+        self._weights()
+        return float(_integrate(self.gp, *self._sums(), float(self.count), self.targets)[0])
+
+    def save(self, path: Any) -> None:
+        """Write the stream to one file; `structgp.load` reads it and goes on from there."""
+        from .io import save
+
+        save(self, path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: arrays on the host."""
+        return {field.name: as_numpy(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+    def __repr__(self) -> str:
+        until = "nothing seen" if self.time is None else f"{self.count} observations until {self.time:g}"
+        return f"Stream({self.gp!r}, {until})"
+
+    def empty_state(self) -> Filtered:
+        """The shapes of the filter's state, without numbers."""
+        first = jnp.zeros(()) if self.first is None else self.first
+        return jax.eval_shape(lambda: _begin(self.gp, first, self.targets, self.harmonics))
+
+    def _read(self, t: Any, y: Any, noise: Any, missing: str) -> tuple[Times, Data]:
+        """Times and observations as checked arrays; a single time takes a number, or one for each target."""
+        if np.ndim(t) == 0:
+            t, y = np.reshape(t, 1), np.reshape(y, (1, *np.shape(y)))
+        new = as_inputs(t, "t")
+        if not isinstance(new, Times):
+            raise ValueError(f"a stream has one time for each observation, got {new!r}")
+        if self.time is None:
+            self.gp._check_kernel(new)
+        elif new.t[0] < self.time:
+            raise ValueError(
+                f"a stream goes forwards: {new.t[0]:g} is before its last time {self.time:g}; "
+                "Fitted.update takes observations anywhere"
+            )
+        data = self.gp._read(y, noise, missing, new)
+        if self.state is not None and data.y.shape[1] != self.targets:
+            raise ValueError(f"update: y has {data.y.shape[1]} targets, but the stream was given {self.targets}")
+        return new, data
+
+    def _sums(self) -> tuple[Any, Any]:
+        """log_det and gram so far."""
+        if self.state is not None:
+            return self.state.log_det, self.state.gram
+        size = self.targets + columns(self.gp, jnp.zeros((1, 1)))[1].shape[1]
+        return jnp.zeros(()), jnp.zeros((size, size))
+
+    def _weights(self) -> Weights:
+        """The posterior of the basis weights, once the observations tell them apart."""
+        _, weights, precision = _integrate(self.gp, *self._sums(), float(self.count), self.targets)
+        lacking = _lacking(np.asarray(precision))
+        if lacking:
+            raise ValueError(
+                f"{self.gp!r} leaves functions free that {self.count} observation{'s' if self.count != 1 else ''} cannot "
+                f"tell apart: at least {lacking} more, at other times, {'is' if lacking == 1 else 'are'} needed"
+            )
+        return weights
+
+
+def _lacking(precision: np.ndarray) -> int:
+    """How many directions of the basis weights nothing is known of."""
+    scale = np.sqrt(np.diagonal(precision))
+    unit = np.where(scale > 0, scale, 1.0)
+    values = np.linalg.eigvalsh(precision / np.outer(unit, unit))
+    return int(np.sum(~(values > 8 * len(scale) * np.finfo(float).eps)))
+
+
+def from_nothing(gp: GP) -> Stream:
+    """A stream that has seen nothing yet."""
+    harmonics = harmonics_of(gp.kernel)
+    _chain_or_why(gp, None, harmonics)
+    return Stream(gp, None, None, None, 0, 1, True, harmonics)
+
+
+def from_fitted(fitted: Fitted) -> Stream:
+    """The stream that goes on after the data of a fitted model."""
+    known = fitted.conditional
+    if not isinstance(known, KalmanConditional):
+        reason = next((offer.reason for offer in fitted.plan.offers if offer.engine.name == "Kalman" and offer.reason), None)
+        because = f"here: {reason}" if reason else "condition with structure='markov'"
+        engine = fitted.plan.engine.name
+        raise ValueError(f"a stream needs the state of a filter, which the {engine} engine does not have; {because}")
+    _chain_or_why(fitted.gp, float(known.t[0]), known.engine.harmonics)
+    filtered = known.smoothed
+    state = Filtered(filtered.m[-1], filtered.P[-1], *known.log_det_and_gram())
+    seen, t = int(np.sum(fitted.data.seen)), known.t
+    return Stream(
+        fitted.gp, float(t[0]), float(t[-1]), state, seen, fitted.data.y.shape[1], fitted.data.flat, known.engine.harmonics
+    )
+
+
+def _times(t: Any, allow_empty: bool = False) -> np.ndarray:
+    points = as_inputs(np.reshape(t, 1) if np.ndim(t) == 0 else t, "t", allow_empty).points
+    if points.shape[1] != 1:
+        raise ValueError(f"a stream has one time for each place, got {points.shape[1]} columns")
+    return np.asarray(points)[:, 0]
+
+
+def _filled(times: np.ndarray, size: int) -> np.ndarray:
+    return np.concatenate([times, np.repeat(times[-1:], size - len(times))])
+
+
+def _padded(data: Data, order: np.ndarray, size: int) -> Data:
+    """The observations in the order of time, filled up with places where nothing was seen."""
+    fill = lambda values: np.concatenate([values[order], np.zeros((size - len(values), *values.shape[1:]), values.dtype)])
+    return Data(fill(data.y), fill(data.noise), fill(data.seen), True)
+
+
+def _chain_or_why(gp: GP, first: float | None, harmonics: int) -> None:
+    """Refuse a kernel without a finite state, or times before its beginning."""
+    found: list[Any] = []
+    at = jnp.zeros(()) if first is None else first
+    jax.eval_shape(lambda at: found.append(chain_of(gp.kernel, Where(at, at if first is None else first, harmonics))), at)
+    if isinstance(found[0], No):
+        raise ValueError(f"this model cannot be streamed: {found[0].reason}")
+    if found[0].varies:
+        raise ValueError(
+            "this model cannot be streamed: what is seen of a ChangePoint depends on the place; use update instead"
+        )
+
+
+def _chain(gp: GP, first: Any, harmonics: int) -> Chain:
+    chain = chain_of(gp.kernel, Where(first, first, harmonics))
+    assert not isinstance(chain, No)
+    return chain
+
+
+@functools.partial(jax.jit, static_argnames=("targets", "harmonics"))
+def _begin(gp: GP, first: Any, targets: int, harmonics: int) -> Filtered:
+    free = columns(gp, jnp.reshape(first, (1, 1)))[1].shape[1]
+    return kalman_stream.begin(_chain(gp, first, harmonics), targets + free)
+
+
+@functools.partial(jax.jit, static_argnames="harmonics")
+def _advance(gp: GP, state: Filtered, first: Any, since: Any, t: Any, data: Data, harmonics: int) -> Filtered:
+    X = jnp.asarray(t)[:, None]
+    sites = sites_of(gp, X, data, jnp.max(variances(gp.kernel, X)))
+    gaps = jnp.diff(t, prepend=jnp.reshape(since, 1))
+    return kalman_stream.advance(_chain(gp, first, harmonics), state, gaps, sites.precision, sites.targets)
+
+
+@functools.partial(jax.jit, static_argnames="targets")
+def _integrate(gp: GP, log_det: Any, gram: Any, count: Any, targets: int) -> tuple[Any, Weights, Any]:
+    """The evidence, the weights, and their posterior precision."""
+    evidence, weights = integrate(gp, log_det, gram, count, targets, 1)
+    of_mean = gp.mean.features(jnp.zeros(1)).shape[0]
+    precision = gram[targets:, targets:].at[:of_mean, :of_mean].add(gp.mean.precision(of_mean))
+    return evidence, weights, precision
+
+
+@functools.partial(jax.jit, static_argnames="targets")
+def _prior(gp: GP, weights: Weights, t: Any, targets: int) -> tuple[Any, Any]:
+    X = jnp.asarray(t)[:, None]
+    means = jnp.zeros((len(t), targets + weights.factor.shape[0]))
+    mean, U = combine(gp, weights, means, X, targets)
+    return mean, variances(gp.kernel, X) + jnp.sum(U * U, axis=0)
+
+
+@functools.partial(jax.jit, static_argnames=("targets", "harmonics"))
+def _ahead(
+    gp: GP, weights: Weights, state: Filtered, first: Any, time: Any, t: Any, targets: int, harmonics: int
+) -> tuple[Any, Any]:
+    chain = _chain(gp, first, harmonics)
+    states = kalman_stream.ahead(chain, state, jnp.asarray(t) - time)
+    means, variance = kalman_smooth.read_values(read_weights(chain, chain.row), *states)
+    mean, U = combine(gp, weights, means, jnp.asarray(t)[:, None], targets)
+    return mean, jnp.maximum(variance, 0.0) + jnp.sum(U * U, axis=0)

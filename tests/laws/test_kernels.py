@@ -1,0 +1,129 @@
+"""What is true of every kernel."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+import structgp as sg
+import zoo
+from reference import slope
+from structgp.parameters import free_names, free_vector, leaves, with_free
+from structgp.structure.dense import covariance, variances
+
+pytestmark = pytest.mark.usefixtures("x64")
+kernels = pytest.mark.parametrize("name", zoo.KERNELS)
+
+
+@jax.jit
+def by_rules(kernel, X, Z):
+    return covariance(kernel, X, X), covariance(kernel, X, Z), variances(kernel, X)
+
+
+@jax.jit
+def by_pairs(kernel, X, Z):
+    pairs = lambda A, B: jax.vmap(lambda x: jax.vmap(lambda z: kernel.between(x, z))(B))(A)
+    return pairs(X, X), pairs(X, Z)
+
+
+@jax.jit
+def values_and_slopes(theta, kernel, X, Z):
+    """k at M pairs of different points and at M pairs of the same point, and the gradient of each in θ."""
+    of_pair = lambda theta, x, z: with_free(kernel, theta).between(x, z)
+    both = jax.vmap(jax.value_and_grad(of_pair), (None, 0, 0))
+    return jax.tree.map(lambda a, b: jax.numpy.concatenate([a, b]), both(theta, X, Z), both(theta, X, X))
+
+
+@functools.cache
+def matrices(name):
+    kernel, D = zoo.KERNELS[name]
+    with jax.enable_x64(True):
+        return jax.tree.map(np.asarray, by_rules(kernel, zoo.X[D], zoo.XS[D]))
+
+
+def parts(value):
+    """Every kernel in an expression."""
+    found = [value] if isinstance(value, sg.Kernel) else []
+    children = value if isinstance(value, tuple) else vars(value).values() if isinstance(value, sg.Parametrised) else ()
+    return found + [part for child in children for part in parts(child)]
+
+
+def test_the_zoo_has_every_kernel():
+    in_zoo = {type(part).__name__ for kernel, _ in zoo.KERNELS.values() for part in parts(kernel)}
+    offered = {name for name, value in zoo.NAMESPACE.items() if isinstance(value, type) and issubclass(value, sg.Kernel)}
+    assert offered - {"Kernel"} == in_zoo
+
+
+@kernels
+def test_is_a_covariance(name):
+    K, _, variance = matrices(name)
+    np.testing.assert_allclose(K, K.T, rtol=1e-13, atol=1e-14)
+    # Rounding moves eigenvalues by about N ε times the largest; k itself may be a difference of terms a few times larger.
+    assert np.linalg.eigvalsh(K).min() > -1e-13 * zoo.N * np.abs(K).max()
+    np.testing.assert_allclose(variance, np.diagonal(K), rtol=1e-13, atol=1e-14)
+
+
+@kernels
+def test_rules_agree_with_pairs(name):
+    kernel, D = zoo.KERNELS[name]
+    K, Ks, _ = matrices(name)
+    K_pairs, Ks_pairs = by_pairs(kernel, zoo.X[D], zoo.XS[D])
+    assert Ks.shape == (zoo.N, zoo.M)
+    np.testing.assert_allclose(K, K_pairs, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(Ks, Ks_pairs, rtol=1e-12, atol=1e-14)
+
+
+@kernels
+def test_gradient_in_the_parameters(name):
+    kernel, D = zoo.KERNELS[name]
+    theta, X, Z = free_vector(kernel), zoo.X[D][: zoo.M], zoo.XS[D]
+    assert len(theta) == len(free_names(kernel)) > 0
+    _, slopes = values_and_slopes(theta, kernel, X, Z)
+    assert np.isfinite(slopes).all()
+    differences = slope(lambda t: np.asarray(values_and_slopes(t, kernel, X, Z)[0]), theta)
+    np.testing.assert_allclose(slopes.T, differences, rtol=1e-7, atol=1e-9)  # the differences are good to about 1e-10
+
+
+@kernels
+def test_gradient_in_the_inputs_is_finite(name):
+    """Also at x = z, where distances have a kink: what `Fitted.gradient` meets at a training point."""
+    kernel, D = zoo.KERNELS[name]
+    x = zoo.X[D][: zoo.M]
+    in_x = jax.jit(jax.vmap(jax.grad(lambda x, z, k: k.between(x, z)), (0, 0, None)))
+    assert np.isfinite(in_x(x, x, kernel)).all()
+    assert np.isfinite(in_x(x, zoo.XS[D], kernel)).all()
+    assert np.isfinite(in_x(np.zeros((zoo.M, D)), x, kernel)).all()
+
+
+@kernels
+def test_repr_reads_like_the_expression_that_made_it(name):
+    kernel, D = zoo.KERNELS[name]
+    again = eval(repr(kernel), dict(zoo.NAMESPACE))
+    np.testing.assert_allclose(by_rules(again, zoo.X[D], zoo.XS[D])[0], matrices(name)[0], rtol=1e-13, atol=1e-14)
+
+
+@kernels
+def test_free_vector_round_trip(name):
+    kernel, _ = zoo.KERNELS[name]
+    theta = free_vector(kernel)
+    again = with_free(kernel, theta)
+    for before, after in zip(leaves(kernel), leaves(again), strict=True):
+        assert before.path == after.path
+        np.testing.assert_allclose(after.value, before.value, rtol=1e-14, atol=1e-15)
+    moved = with_free(kernel, theta + 0.1)
+    for leaf in leaves(moved):
+        leaf.support.check(leaf.path, leaf.value)
+
+
+@kernels
+def test_is_a_value(name):
+    """Immutable, with parameters that are set by name, and learned unless they are said to be fixed."""
+    kernel, _ = zoo.KERNELS[name]
+    named = kernel.parameters()
+    path, value = next(iter(named.items()))
+    again = kernel.replace({path: value})
+    assert repr(again) == repr(kernel)
+    assert not len(free_vector(kernel.freeze()))
+    with pytest.raises(AttributeError):
+        kernel.notes = ()

@@ -1,0 +1,314 @@
+"""The Markov room against dense NumPy, and the hand-written adjoint against JAX."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from structgp.linalg import chain_algebra, chains, kalman, kalman_parallel, kalman_regular, kalman_smooth, matern_sde
+
+N = 40
+WEIGHTS = np.array([[1.0, 0.3], [-0.2, 0.5]])
+
+
+@pytest.fixture(autouse=True)
+def _double():
+    with jax.enable_x64(True):
+        yield
+
+
+def make(name):
+    M, S = chains.Matern, chain_algebra.Sum
+    return {
+        "matern12": lambda: M(1, 2.0, 1.5),
+        "matern32": lambda: M(2, 2.0, 1.5),
+        "matern52": lambda: M(3, 2.0, 1.5),
+        "matern72": lambda: M(4, 1.0, 0.7),
+        "rotation": lambda: chains.Rotation(1.0, 0.3, 0.8),
+        "harmonics": lambda: chains.Harmonics(chains.periodic_weights(jnp.asarray(0.3), 2), 2.0),
+        "cubic": lambda: chains.Taylor(2, 0.7, np.array([[1.0, 0.2], [0.2, 0.5]])),
+        "constant+white+scaled": lambda: S(chain_algebra.Scaled(M(1, 2.0), 0.3), chains.White(0.5), chains.Constant(2.0)),
+        "sum": lambda: S(M(2, 2.0), M(3, 0.5)),
+        "product": lambda: chain_algebra.Product(M(2, 2.0), chains.Rotation(1.0)),
+        "large": lambda: S(
+            chain_algebra.Product(M(2, 0.7), chains.Harmonics(chains.periodic_weights(jnp.asarray(1.0), 3), 2.0)),
+            M(3, 0.5, 0.6),
+        ),
+    }[name]()
+
+
+NAMES = [
+    "matern12",
+    "matern32",
+    "matern52",
+    "matern72",
+    "rotation",
+    "harmonics",
+    "cubic",
+    "constant+white+scaled",
+    "sum",
+    "product",
+    "large",
+]
+CASES = [(name, accurate) for name in NAMES for accurate in (False, True) if accurate or name not in ("large", "cubic")]
+
+
+def data(name, low_noise=False):
+    rng = np.random.default_rng(3)
+    gaps = np.concatenate([[7.0], rng.choice([0.0, 1e-12, 1e-3, 0.5, 0.2, 1e6], N - 1)])
+    if name == "cubic":
+        gaps = np.minimum(gaps, 1.0)
+    w = rng.choice([0.0, 1.0, 10.0, 1e3], N) if not low_noise else np.full(N, 1e8)
+    return gaps, w, rng.normal(size=(N, 2))
+
+
+def dense_states(chain, gaps):
+    """The joint covariance (n D, n D) of the states, by propagation."""
+    D, n = chain.size, len(gaps)
+    K = np.zeros((n, D, n, D))
+    P = np.asarray(chain.start())
+    A = np.moveaxis(np.asarray(chain.transition(jnp.asarray(gaps))), -1, 0)
+    Q = np.moveaxis(np.asarray(chain.noise(jnp.asarray(gaps))), -1, 0)
+    for i in range(n):
+        P = P if i == 0 else A[i] @ P @ A[i].T + Q[i]
+        C = P
+        K[i, :, i] = P
+        for j in range(i + 1, n):
+            C = A[j] @ C
+            K[j, :, i], K[i, :, j] = C, C.T
+    return K
+
+
+def dense(chain, gaps):
+    return np.einsum("a,iajb,b->ij", chain.row, dense_states(chain, gaps), chain.row)
+
+
+@functools.cache
+def evidence(**options):
+    return jax.jit(functools.partial(kalman.evidence, segment=16, **options))
+
+
+@functools.cache
+def gradient(**options):
+    def f(chain, gaps, w, T):
+        log_det, gram = kalman.evidence(chain, gaps, w, T, segment=16, **options)
+        return 0.7 * log_det + jnp.sum(gram * WEIGHTS)
+
+    return jax.jit(jax.grad(f, argnums=(0, 1, 2, 3)))
+
+
+def close(a, b, rtol):
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        assert np.all(np.isfinite(x))
+        np.testing.assert_allclose(x, y, rtol=rtol, atol=rtol * (np.abs(y).max() + 1e-12))
+
+
+@pytest.mark.parametrize(
+    ("name", "accurate"), [(n, a) for n in NAMES for a in (False, True) if n not in ("large", "cubic") or a]
+)
+def test_evidence_equals_dense(name, accurate):
+    chain, (gaps, w, T) = make(name), data(name)
+    o = w > 0
+    C = dense(chain, gaps)[np.ix_(o, o)] + np.diag(1 / w[o])
+    holes = np.where(o[:, None], T, np.nan)
+    log_det, gram = evidence(accurate=accurate)(chain, gaps, w, holes)
+    np.testing.assert_allclose(log_det, np.linalg.slogdet(C)[1], rtol=1e-10)
+    close(gram, T[o].T @ np.linalg.solve(C, T[o]), 1e-9)
+
+
+@pytest.mark.parametrize("name", ["matern32", "sum"])
+def test_natural_sites_equal_dense(name):
+    chain, (gaps, w, T) = make(name), data(name)
+    w = np.where(np.arange(N) % 7 == 3, -0.05, np.minimum(w, 20.0))
+    K = dense(chain, gaps)
+    log_det, gram = evidence(natural=True)(chain, gaps, w, T)
+    np.testing.assert_allclose(log_det, np.linalg.slogdet(np.eye(N) + K * w)[1], rtol=1e-10)
+    close(gram, T.T @ np.linalg.solve(np.eye(N) + K * w, K @ T), 1e-9)
+    if name == "matern32":
+        close(gradient(natural=True)(chain, gaps, w, T), gradient(natural=True, adjoint=False)(chain, gaps, w, T), 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "accurate"),
+    [
+        ("matern12", False),
+        ("matern52", False),
+        ("matern72", False),
+        ("harmonics", False),
+        ("rotation", True),
+        ("cubic", True),
+        ("sum", True),
+    ],
+)
+def test_adjoint_equals_autodiff(name, accurate):
+    chain, (gaps, w, T) = make(name), data(name)
+    close(gradient(accurate=accurate)(chain, gaps, w, T), gradient(accurate=accurate, adjoint=False)(chain, gaps, w, T), 1e-9)
+
+
+def test_chunks_equal_single_steps(monkeypatch):
+    chain, (gaps, w, T) = make("large"), data("large")
+    f = lambda *a: (lambda r: r[0] + jnp.sum(r[1] * WEIGHTS))(kalman.evidence(*a))
+    chunks = jax.jit(jax.value_and_grad(f, argnums=(0, 1, 2, 3)))(chain, gaps, w, T)
+    monkeypatch.setattr(kalman, "_CHUNK_ABOVE", 99)
+    single = jax.jit(jax.value_and_grad(lambda *a: f(*a), argnums=(0, 1, 2, 3)))(chain, gaps, w, T)
+    close(chunks, single, 1e-8)
+
+
+@pytest.mark.parametrize("name", ["matern32", "matern72", "sum"])
+def test_low_noise_keeps_its_digits(name):
+    chain, (_, w, T) = make(name), data(name, low_noise=True)
+    gaps = np.full(N, 1e-3)
+    C = dense(chain, gaps).astype(np.longdouble) + np.diag(1 / w)
+    expected = 0.0
+    for i in range(N):  # elimination in extended precision
+        expected += np.log(C[i, i])
+        C[i + 1 :, i + 1 :] -= np.outer(C[i + 1 :, i], C[i, i + 1 :]) / C[i, i]
+    log_det, _ = evidence(accurate=True)(chain, gaps, w, T)
+    np.testing.assert_allclose(log_det, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 6])
+def test_matern_noise_is_smooth_and_equals_the_difference_where_that_is_good(m):
+    u = jnp.array([1e-6, 1e-3, 0.3, 0.49, 0.51, 1.0, 1.5, 3.0, 1e6])
+    Q, A, V = np.asarray(matern_sde.noise(u, m)), np.asarray(matern_sde.transition(u, m)), matern_sde.stationary(m)
+    difference = V[..., None] - np.einsum("abn,bc,dcn->adn", A, V, A)
+    np.testing.assert_allclose(Q[..., 3:], difference[..., 3:], atol=1e-10 * V.max())
+    lead = [
+        [1 / ((2 * m - 1 - j - k) * np.prod(np.arange(1, m - j)) * np.prod(np.arange(1, m - k))) for k in range(m)]
+        for j in range(m)
+    ]
+    power = 2.0 * m - 1 - np.add.outer(np.arange(m), np.arange(m))
+    np.testing.assert_allclose(Q[..., 0], matern_sde.diffusion(m) * np.array(lead) * 1e-6**power, rtol=1e-4)
+    F = matern_sde.generator(m)
+    np.testing.assert_allclose(F @ V + V @ F.T, -matern_sde.diffusion(m) * np.outer(np.eye(m)[-1], np.eye(m)[-1]), atol=1e-10)
+
+
+def test_gradients_are_finite_at_extreme_gaps():
+    gaps = np.array([0.0, 0.0, 1e-12, 1e6, 1e6, 0.0])
+    f = lambda c, g: kalman.evidence(c, g, jnp.full(6, 1e4), jnp.ones((6, 1)), accurate=True)[1][0, 0]
+    for name in ["matern52", "constant+white+scaled"]:
+        assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(jax.jit(jax.grad(f, argnums=(0, 1)))(make(name), gaps)))
+
+
+@pytest.mark.parametrize("name", ["matern32", "cubic", "sum", "large"])
+def test_smoothing_equals_dense(name):
+    chain, (gaps, w, T) = make(name), data(name)
+    gaps = np.where(gaps > 1e3, 3.0, gaps)
+    inner = chain_algebra.observed_first(chain)
+    K = dense_states(inner, gaps)
+    C = K[:, 0, :, 0]
+    o = w > 0
+    S = C[np.ix_(o, o)] + np.diag(1 / w[o])
+    gain = np.linalg.solve(S, K[:, 0][o].reshape(o.sum(), -1)).T.reshape(N, inner.size, -1)
+    smoothed = jax.jit(kalman_smooth.smooth)(chain, gaps, w, T)
+    mean, variance = smoothed.marginals()
+    posterior = K - np.einsum("iao,ojb->iajb", gain, K[:, 0][o])
+    close(mean, gain[:, 0] @ T[o], 1e-7)
+    np.testing.assert_allclose(variance, np.einsum("iaib->iab", posterior)[:, 0, 0], atol=1e-8)
+    states, cov = smoothed.states()
+    close(states, np.einsum("iao,oc->iac", gain, T[o]), 1e-7)
+    np.testing.assert_allclose(cov, np.einsum("iaib->iab", posterior), atol=1e-7)
+    i = np.arange(N - 1)
+    lag = kalman_smooth.lag_one(chain, gaps, smoothed)
+    np.testing.assert_allclose(lag, posterior[i, :, i + 1, :], atol=1e-7)
+    inverse = np.linalg.inv(S)
+    left_mean, left_variance = smoothed.left_out(w, T)
+    close(left_mean[o], T[o] - inverse @ T[o] / np.diag(inverse)[:, None], 1e-7)
+    close(left_variance[o], 1 / np.diag(inverse), 1e-7)
+    cavity_mean, cavity_variance = smoothed.cavities(w, w[:, None] * T)
+    close(cavity_mean[o], left_mean[o], 1e-6)
+    close(cavity_variance[o] + 1 / w[o], left_variance[o], 1e-7)
+
+
+@pytest.mark.parametrize("name", ["matern52", "sum"])
+def test_prediction_from_two_neighbours_equals_dense(name):
+    chain, rng = make(name), np.random.default_rng(0)
+    x, x_new = np.sort(rng.uniform(0, 5, 12)), np.array([-1.0, 0.3, 2.2, 2.2000001, 4.0, 7.0])
+    y, w = rng.normal(size=(12, 1)), np.full(12, 50.0)
+    gaps = np.diff(x, prepend=x[0])
+    smoothed = kalman_smooth.smooth(chain, gaps, w, y)
+    left = np.searchsorted(x, x_new, side="right") - 1
+    gap_left = x_new - x[np.maximum(left, 0)]
+    gap_right = x[np.minimum(left + 1, 11)] - x_new
+    state = jax.jit(kalman_smooth.predict)(chain, smoothed, left, gap_left, gap_right)
+    k = lambda d: np.asarray(chain.seen_transition(jnp.abs(d))).T @ np.asarray(chain.start()) @ chain.row
+    cov = lambda a, b: k((a[:, None] - b[None]).ravel()).reshape(len(a), len(b))
+    solve = np.linalg.solve(cov(x, x) + np.diag(1 / w), np.c_[y, cov(x, x_new)])
+    mean, variance = kalman_smooth.read_values(chain_algebra.read_weights(chain, chain.row), *state)
+    close(mean, cov(x_new, x) @ solve[:, :1], 1e-9)
+    close(variance, np.diag(cov(x_new, x_new) - cov(x_new, x) @ solve[:, 1:]), 1e-9)
+
+
+def test_samples_have_the_right_moments():
+    chain = make("sum")
+    gaps, w = np.array([0.0, 0.3, 0.0, 1e-9, 1.0]), np.array([5.0, 0.0, 1e6, 1.0, 0.0])
+    y = np.arange(5.0)[:, None]
+    key = jax.random.key(0)
+    prior = np.asarray(kalman_smooth.prior_samples(chain, gaps, key, 20_000))[:, 0]
+    np.testing.assert_allclose(np.cov(prior), dense(chain, gaps), atol=0.08)
+    z = np.asarray(kalman_smooth.posterior_samples(chain, gaps, w, y, key, 20_000))[:, 0]
+    mean, variance = kalman_smooth.smooth(chain, gaps, w, y).marginals()
+    np.testing.assert_allclose(z.mean(1), mean[:, 0], atol=0.03)
+    np.testing.assert_allclose(z.var(1), variance, atol=0.04)
+
+
+@pytest.mark.parametrize("name", ["matern52"])
+def test_regular_spacing_is_the_same_evidence(name):
+    chain, n = make(name), 700
+    T = np.random.default_rng(1).normal(size=(n, 2))
+    settle = kalman_regular.settling_steps(chain, 0.3, 4.0)
+    assert settle is not None
+    assert settle < n
+
+    def total(f):
+        return jax.jit(
+            jax.value_and_grad(lambda *a: (lambda r: 0.7 * r[0] + jnp.sum(r[1] * WEIGHTS))(f(*a)), argnums=(0, 1, 2, 3))
+        )
+
+    spread = lambda v: jnp.broadcast_to(v, (n,))
+    slow = total(lambda c, g, w, T: kalman.evidence(c, spread(g), spread(w), T))(chain, 0.3, 4.0, T)
+    fast = total(lambda c, g, w, T: kalman_regular.evidence(c, g, w, T, settle=settle))(chain, 0.3, 4.0, T)
+    close(fast, slow, 1e-10)
+    unsettled = kalman_regular.evidence(chain, jnp.asarray(0.3), jnp.asarray(4.0), T, settle=4)
+    np.testing.assert_allclose(unsettled[0], kalman.evidence(chain, spread(0.3), spread(4.0), T)[0], rtol=1e-12)
+    assert kalman_regular.settling_steps(chain, 1e-6, 1e-3) is None
+
+
+@pytest.mark.parametrize("name", ["matern52"])
+def test_parallel_equals_sequential(name):
+    chain, (gaps, w, T) = make(name), data(name)
+    n = 12
+    a = jax.jit(kalman_parallel.evidence)(chain, gaps[:n], w[:n], T[:n])
+    close(a, kalman.evidence(chain, gaps[:n], w[:n], T[:n], accurate=True), 1e-9)
+
+
+def test_parallel_gradient():
+    chain, (gaps, w, T) = make("matern32"), data("matern32")
+    f = lambda engine: lambda c, g, w, T: (lambda r: 0.7 * r[0] + jnp.sum(r[1] * WEIGHTS))(engine(c, g, w, T))
+    arguments = chain, gaps[:5], w[:5], T[:5]
+    a = jax.jit(jax.grad(f(kalman_parallel.evidence), argnums=(0, 1, 2, 3)))(*arguments)
+    close(a, jax.jit(jax.grad(f(kalman.evidence), argnums=(0, 1, 2, 3)))(*arguments), 1e-8)
+
+
+def test_many_series_by_vmap():
+    chain, (gaps, w, T) = make("matern32"), data("matern32")
+    batch = lambda x: np.stack([x, x[::-1]])
+    f = lambda c, g, w, T: (lambda r: r[0] + r[1][0, 0])(kalman.evidence(c, g, w, T, segment=16))
+    g = jax.jit(jax.vmap(jax.value_and_grad(f), in_axes=(None, 0, 0, 0)))(chain, batch(gaps), batch(w), batch(T))
+    for i in range(2):
+        close(
+            jax.tree.map(lambda x, i=i: x[i], g), jax.value_and_grad(f)(chain, batch(gaps)[i], batch(w)[i], batch(T)[i]), 1e-12
+        )
+
+
+def test_periodic_weights_sum_to_the_covariance():
+    t = np.linspace(0, 3, 7)
+    weights = np.asarray(chains.periodic_weights(jnp.asarray(1 / 0.7**2), 16))
+    np.testing.assert_allclose(np.cos(np.outer(t, np.arange(17))) @ weights, np.exp((np.cos(t) - 1) / 0.49), atol=1e-13)
+
+
+def test_product_of_unstationary_chains_is_refused():
+    with pytest.raises(ValueError, match="needs both to be stationary"):
+        chain_algebra.Product(make("cubic"), make("matern32"))

@@ -1,0 +1,128 @@
+"""Everything that there is, once, by name: a new kernel, input, mean, likelihood or engine joins in one line.
+
+Shapes are shared (N training rows, M new ones, one or two columns), because JAX compiles anew for each new shape.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+
+import structgp as sg
+from structgp.engines.cholesky import Cholesky
+from structgp.engines.kalman import Kalman
+
+N, M = 24, 7
+_RNG = np.random.default_rng(20240607)
+X = {D: _RNG.uniform(-2.0, 2.0, (N, D)) for D in (1, 2)}
+XS = {D: _RNG.uniform(-2.5, 2.5, (M, D)) for D in (1, 2)}
+Y = {D: np.sin(2 * x.sum(axis=1)) + 0.3 * x[:, 0] + 0.1 * _RNG.standard_normal(N) for D, x in X.items()}
+
+
+def bend(x):
+    """A warp without parameters."""
+    return jnp.sinh(x)
+
+
+def above_three_thresholds(x):
+    """Three hypotheses about the sign of a label."""
+    return jnp.where(x[0] > jnp.array([-1.0, 0.0, 1.0]), 1.0, -1.0)
+
+
+class Bend(sg.Parametrised):
+    """A warp with a parameter that is learned."""
+
+    amount: float = sg.parameter(0.5, sg.positive)
+
+    def __call__(self, x):
+        return x + jnp.tanh(self.amount * x)
+
+    def __repr__(self):
+        return f"Bend(amount={float(self.amount):.4g})"
+
+
+NAMESPACE = {name: getattr(sg, name) for name in sg.__all__ if name not in ("load", "GPRegressor")}
+NAMESPACE |= {"bend": bend, "above_three_thresholds": above_three_thresholds, "Bend": Bend}
+
+# name: (kernel, number of columns)
+KERNELS = {
+    "SquaredExponential": (sg.SquaredExponential(0.7, 1.3), 1),
+    "SquaredExponential-ARD": (sg.SquaredExponential([0.7, 1.9], 1.3), 2),
+    "SquaredExponential-Cholesky": (sg.SquaredExponential(sg.CholeskyMetric([1.2, 0.6], [0.4]), 1.3), 2),
+    "SquaredExponential-Givens": (sg.SquaredExponential(sg.GivensMetric([0.7, 1.9], [0.6]), 1.3), 2),
+    "SquaredExponential-Factor": (sg.SquaredExponential(sg.FactorMetric([[0.5], [-0.8]], [1.4, 2.1]), 1.3), 2),
+    "RationalQuadratic": (sg.RationalQuadratic(0.8, 1.2, 1.7), 2),
+    "GammaExponential": (sg.GammaExponential(0.9, 1.1, 1.4), 1),
+    "Matern12": (sg.Matern12([1.1, 0.6], 0.8), 2),
+    "Matern32": (sg.Matern32(0.8, 1.4), 1),
+    "Matern52": (sg.Matern52([0.7, 1.6], 1.2), 2),
+    "Matern72": (sg.Matern72(0.9, 0.7), 1),
+    "Matern": (sg.Matern(1.1, 1.2, nu=4.5), 2),
+    "ProductMatern": (sg.ProductMatern([0.7, 1.6], 1.2, nu=1.5), 2),
+    "Sinc": (sg.Sinc(0.6, 1.2), 1),
+    "Sinc-2": (sg.Sinc([0.6, 0.3], 1.2), 2),
+    "Cosine": (sg.Cosine(1.7, 1.2), 1),
+    "Periodic": (sg.Periodic(1.3, 0.8, 1.2), 1),
+    "Periodic-2": (sg.Periodic([1.3, 2.2], [0.8, 1.1], 1.2), 2),
+    "DampedOscillator": (sg.DampedOscillator(1.3, 0.9, 1.2), 1),
+    "SpectralMixture": (sg.SpectralMixture([0.7, 0.4], [0.3, 0.9], [0.2, 0.1]), 1),
+    "SpectralMixture-2": (sg.SpectralMixture([0.7, 0.4], [[0.3, 0.1], [0.5, 0.7]], [[0.2, 0.3], [0.1, 0.2]]), 2),
+    "Constant": (sg.Constant(1.3), 2),
+    "Linear": (sg.Linear([0.7, 1.2], [0.3, -0.2]), 2),
+    "Polynomial": (sg.Polynomial(0.4, 0.7, degree=3), 2),
+    "White": (sg.White(0.6), 1),
+    "Wiener": (sg.Wiener(0.8, start=-0.5), 1),
+    "IntegratedWiener": (sg.IntegratedWiener(0.8, order=2), 1),
+    "IntegratedWiener-3": (sg.IntegratedWiener(0.8, order=3, start=-2.1), 1),
+    "Spline": (sg.Spline(0.8), 1),
+    "Spline-1": (sg.Spline(0.8, order=1, start=-0.5), 1),
+    "Spline-3": (sg.Spline(0.8, order=3), 1),
+    "ThinPlate": (sg.ThinPlate(0.8, scale=2.0), 2),
+    "ThinPlate-1": (sg.ThinPlate(0.8), 1),
+    "ArcSine": (sg.ArcSine([0.7, 1.6], 0.4, 1.2), 2),
+    "HypothesisClass": (sg.HypothesisClass(above_three_thresholds, [0.2, 0.5, 0.3], 1.2), 1),
+    "HalfSpace": (sg.HalfSpace(4.0, 1.2), 2),
+    "HalfSpace-box": (sg.HalfSpace(4.0, 1.2, support="box"), 1),
+    "HalfSpaceOverlap": (sg.HalfSpaceOverlap(0.7, 0.4), 2),
+    "Sum": (sg.Matern52(0.7, 1.2) + sg.Linear(0.3) + sg.White(0.2), 1),
+    "Product": (sg.Periodic(1.3, 0.8, 1.2) * sg.SquaredExponential(2.1), 1),
+    "Scaled": (2.5 * sg.Matern32(0.8), 1),
+    "Scaled-Sum": (sg.Scaled(sg.Matern32(0.8) + sg.Constant(0.4), 1.7), 1),
+    "On": (sg.Matern32(0.8, 1.4).on(1), 2),
+    "On-Sum": ((sg.Matern32(0.8, 1.4) + sg.Linear(0.3)).on(0) + sg.Matern52(1.3).on(1), 2),
+    "On-Product": ((sg.Matern32(0.8, 1.4) * sg.Linear(0.3)).on(1), 2),
+    "On-Scaled": ((2.5 * sg.Matern32(0.8) * sg.Cosine(1.7)).on(1), 2),
+    "Project": (sg.Project(sg.Matern52(0.8, 1.3), [0.6, 0.8]), 2),
+    "Project-2": (sg.Project(sg.Matern52([0.8, 1.5], 1.3), [[0.6, -0.8], [0.8, 0.6]]), 2),
+    "Warp": (sg.Warp(sg.Matern32(0.8, 1.4), bend), 1),
+    "Warp-learned": (sg.Warp(sg.Matern32(0.8, 1.4), Bend(0.7)), 1),
+    "ChangePoint": (sg.ChangePoint(sg.Matern32(0.8), sg.Matern52(1.4, 0.6), 0.3), 1),
+    "ChangePoint-smooth": (sg.ChangePoint(sg.Matern32(0.8), sg.Linear(0.6), 0.3, 0.5, dim=1), 2),
+    "ChangePoint-Spline": (sg.ChangePoint(sg.Spline(0.8, order=1), sg.Matern52(1.4, 0.6), 0.3), 1),
+    "tied": ((sg.Matern32(0.8) + sg.Matern52(0.8, 0.5)).tie("terms[0].lengthscale", "terms[1].lengthscale"), 1),
+    "fixed": (sg.Matern32(sg.fixed(0.8), 1.4), 1),
+}
+
+# name: the places as a caller gives them
+INPUTS = {
+    "1-D": X[1],
+    "1-D flat and sorted": np.sort(X[1][:, 0]),
+    "1-D regular": np.linspace(-2.0, 2.0, N),
+    "2-D": X[2],
+    "duplicated rows": np.repeat(X[1][: N // 2], 2, axis=0),
+    "nearly repeated rows": np.concatenate([X[1][: N // 2], X[1][: N // 2] + 1e-9]),
+    "grid": sg.Grid(np.linspace(-2.0, 2.0, 6), np.linspace(-1.0, 1.0, 4)),
+    "grid with holes": sg.Grid(np.linspace(-2.0, 2.0, 6), np.linspace(-1.0, 1.0, 5), cells=np.arange(N)[::-1]),
+}
+
+MEANS = {
+    "zero": None,
+    "constant": sg.ConstantMean(0.4),
+    "linear": sg.LinearMean(0.3, -0.2),
+    "function": sg.FunctionMean(lambda x: jnp.sum(jnp.cos(x))),
+    "diffuse basis": sg.polynomial(1),
+    "proper basis": sg.Basis(lambda x: jnp.concatenate([jnp.ones(1), x[:1]]), [0.5, -0.3], [[1.2, 0.3], [0.3, 0.7]]),
+}
+
+LIKELIHOODS = {"Gaussian": sg.Gaussian(0.15)}
+
+# name of the structure to ask for: the algorithm
+ENGINES = {"dense": Cholesky(), Kalman.structure: Kalman()}
