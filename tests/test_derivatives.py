@@ -134,7 +134,7 @@ PRIORS = {
 def test_a_prior_drawn_along_the_line(name, monkeypatch):
     kernel, mean = PRIORS[name]
     gp, count = sg.GP(kernel, sg.Gaussian(0.1), mean), 4000
-    x = X[:7]
+    x = RNG.uniform(-2.0, 2.0, 40)
     monkeypatch.setattr("structgp.gp._prior", None)  # the matrix is not used
     draws = gp.sample(x, count, seed=3)
     assert draws.shape == (count, len(x))
@@ -147,7 +147,7 @@ def test_a_prior_drawn_along_the_line(name, monkeypatch):
     variance = np.diagonal(K)
     assert (np.abs(draws.mean(0) - expected) < 4.5 * np.sqrt(variance / count)).all()
     error = np.sqrt((np.outer(variance, variance) + K**2) / count)
-    assert (np.abs(np.cov(draws.T) - K) < 4.5 * error).all()
+    assert (np.abs(np.cov(draws.T) - K) < 5 * error).all()
 
 
 def test_a_long_prior_needs_no_matrix():

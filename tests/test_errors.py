@@ -209,9 +209,6 @@ def test_a_kernel_that_is_not_finite_is_explained():
         overflow.condition(1e10 + zoo.X[1], zoo.Y[1])
 
 
-@pytest.mark.xfail(
-    strict=True, reason="engines/diagnose.py blames the covariance; it should name the undetermined basis functions"
-)
 @pytest.mark.parametrize("gp", [sg.GP(sg.Matern52(), mean=sg.polynomial(1)), sg.GP(sg.Spline())])
 def test_more_free_functions_than_observations(gp):
     with pytest.raises(ValueError, match=r"2 functions.*free.*1 observation"):
@@ -224,13 +221,11 @@ def test_sampling_a_diffuse_kernel_with_a_proper_basis():
         gp.sample(zoo.X[1])
 
 
-@pytest.mark.xfail(strict=True, reason="HalfSpace does not look at the norm of the inputs")
 def test_inputs_outside_the_ball_of_half_spaces():
     with pytest.raises(ValueError, match="norm of at most"):
         sg.GP(sg.HalfSpace(0.5)).condition(X, Y)
 
 
-@pytest.mark.xfail(strict=True, reason="GP.fit passes a fraction of a restart on to range()", raises=TypeError)
 def test_half_a_restart():
     with pytest.raises(ValueError, match="restarts"):
         GP.fit(X, Y, restarts=1.5)

@@ -286,7 +286,7 @@ def test_a_class_for_a_kernel():
         (np.where(X > 1.9, np.nan, X), y, r"X has \d+ NaN \(rows .*; columns .*\): inputs must be known"),
         (X, y[:-1], r"Found input variables with inconsistent numbers of samples: \[24, 23\]"),
         (X, None, "requires y to be passed, but the target y is None"),
-        (X, ["a"] * len(X), "y must be numeric: could not convert string to float: .*'a'"),
+        (X, ["a"] * len(X), "y must be numeric, but row 0 holds 'a'"),
         (X[:0], y[:0], r"0 sample\(s\)"),
         (X[:, 0], y, "Reshape your data"),
     ],

@@ -172,14 +172,12 @@ def test_duplicated_rows():
     np.testing.assert_allclose(doubled.predict(XS).variance, halved.predict(XS).variance, rtol=1e-9)
 
 
-@pytest.mark.xfail(strict=True, reason="Fitted.basis_weights puts the covariance where Moments has the variance")
 def test_basis_weights_are_moments_with_standard_deviations():
     weights = sg.GP(sg.Matern52(0.7), mean=sg.polynomial(1)).condition(X, Y).basis_weights()
     assert weights.mean.shape == weights.sd.shape == (3,)
     assert (weights.sd > 0).all()
 
 
-@pytest.mark.xfail(strict=True, reason="Fitted.basis_weights adds the prior mean to the kernel's free functions too")
 def test_weights_that_the_kernel_leaves_free_have_no_prior_mean():
     phi = lambda x: jnp.cos(x)
     scalar, vector = (
@@ -189,7 +187,6 @@ def test_weights_that_the_kernel_leaves_free_have_no_prior_mean():
     np.testing.assert_allclose(scalar, vector, rtol=1e-12)
 
 
-@pytest.mark.xfail(strict=True, reason="Fitted.predict(covariance=True) does not clip the diagonal at zero")
 def test_variances_of_the_joint_are_not_negative():
     fitted = sg.GP(sg.SquaredExponential(1.0), sg.Gaussian(0.0)).condition(np.linspace(0, 1, zoo.N), np.zeros(zoo.N))
     assert (fitted.predict(np.linspace(0, 1, 50), covariance=True).variance >= 0).all()

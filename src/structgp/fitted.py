@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,19 @@ if TYPE_CHECKING:
     from .stream import Stream
 
 CHUNK_BYTES = 64e6  # size of the cross-covariance that prediction holds at a time
+
+
+class BasisWeights(NamedTuple):
+    """The posterior of basis weights: a mean and a variance for each, and their covariance, the same for all targets."""
+
+    mean: np.ndarray
+    variance: np.ndarray
+    covariance: np.ndarray
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Standard deviations."""
+        return np.sqrt(self.variance)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +79,7 @@ class Fitted:
             if part is not None:
                 raise ValueError("the covariance of a part is not available: ask for one of the two")
             mean, joint = (np.asarray(part) for part in _joint(self.gp, self.conditional, self.weights, Xs, self._targets))
-            return Prediction(self._shaped(mean), self._spread(np.diagonal(joint)), self.likelihood, joint)
+            return Prediction(self._shaped(mean), self._spread(np.maximum(np.diagonal(joint), 0.0)), self.likelihood, joint)
         with lapack_threads(len(self.inputs)):
             mean, variance = self._in_chunks(functools.partial(_marginals, part=part), Xs)
         return Prediction(self._shaped(mean), self._spread(variance), self.likelihood)
@@ -159,19 +172,16 @@ class Fitted:
         return np.asarray(_equivalent_kernel(self.gp, self._dense(), self.weights, self._new_points(X), self._targets))
 
     @double_precision
-    def basis_weights(self) -> Moments:
+    def basis_weights(self) -> BasisWeights:
         """The posterior of the weights of the mean's basis functions (and of what the kernel leaves free)."""
         mean = np.asarray(self.weights.mean)
         if not len(mean):
             raise ValueError("this model has no basis functions: give GP a mean=Basis(...)")
         covariance = np.asarray(self.weights.covariance())
-        prior = np.asarray(getattr(self.gp.mean, "mean", 0.0))
-        mean = (
-            mean + np.broadcast_to(prior, mean.shape[:1])[:, None]
-            if np.ndim(prior) == 0
-            else mean + _padded(prior, len(mean))[:, None]
-        )
-        return Moments(self._shaped(mean), covariance)
+        of_mean = jax.eval_shape(self.gp.mean.features, jax.ShapeDtypeStruct((self.inputs.dimension,), np.float64)).shape[0]
+        prior = np.zeros(len(mean))
+        prior[:of_mean] = getattr(self.gp.mean, "mean", 0.0)
+        return BasisWeights(self._shaped(mean + prior[:, None]), self._spread(np.diagonal(covariance)), covariance)
 
     @double_precision
     def update(self, X: Any, y: Any, noise: Any = None, missing: str = "error") -> Fitted:
@@ -318,10 +328,6 @@ def _draws(gp: Any, conditional: Conditional, weights: Weights, X: Any, keys: An
     beta = weights.mean + jax.vmap(lambda z: jax.scipy.linalg.solve_triangular(weights.factor, z, lower=True, trans="T"))(drawn)
     open_ = jnp.reshape(conditional.residuals(X, keys[1], n * T), (len(X), n, T))
     return (known[:, None] + means[:, :T])[None] + (Phi - means[:, T:]) @ beta + jnp.swapaxes(open_, 0, 1)
-
-
-def _padded(values: np.ndarray, count: int) -> np.ndarray:
-    return np.concatenate([values, np.zeros(count - len(values))])
 
 
 def square_root(covariance: np.ndarray) -> np.ndarray:

@@ -33,10 +33,11 @@ from .series import FittedSeries, condition_series, fit_series
 from .stream import Stream, from_nothing
 from .structure.base import No
 from .structure.dense import covariance, variances
+from .structure.state_space import StateSpace
 
 DRAW_BYTES = 256e6  # what drawing from a prior along a line may hold at a time
 FEW_ROWS = 500  # up to this many observations, learning starts from several places by itself
-LEARNERS = {"evidence": maximise, "em": maximise_by_em}
+LEARNERS: dict[str, Any] = {"evidence": maximise, "em": maximise_by_em}
 
 
 def _as_kernel(kernel: Any) -> Kernel:
@@ -117,8 +118,8 @@ class GP(Parametrised):
         ``method="evidence"`` climbs by its gradient; ``method="em"`` takes steps that never lower it, for kernels with a state
         space.
 
-        `restarts` adds climbs from other starts (by default three for small data, else none; with EM none); `seed` makes them repeatable.
-        `progress` shows a line while learning; by default on a terminal only. Ctrl-C keeps the best point so far.
+        `restarts` adds climbs from other starts (by default three for small data, else none; with EM none) and `seed` makes
+        them repeatable. `progress` shows a line while learning, by default on a terminal only. Ctrl-C keeps the best so far.
         """
         if method not in LEARNERS:
             raise ValueError(f"method must be one of {sorted(LEARNERS)}, got {method!r}")
@@ -127,8 +128,8 @@ class GP(Parametrised):
         data = self._read(y, noise, missing, inputs)
         if restarts is None:
             restarts = 3 if len(inputs) <= FEW_ROWS and method == "evidence" else 0
-        if restarts < 0:
-            raise ValueError(f"restarts must be 0 or more, got {restarts}")
+        if restarts < 0 or restarts != int(restarts):
+            raise ValueError(f"restarts must be a whole number, 0 or more, got {restarts}")
         options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
         learned, learning = LEARNERS[method](self, inputs, data, chosen.engine, **options)
         if approximate is not None:  # the error belongs to the values that were learned
@@ -139,7 +140,7 @@ class GP(Parametrised):
     def sample(self, X: Any, n: int = 1, seed: Seed = None, observed: bool = False) -> np.ndarray:
         """n joint draws from the prior at these places, (n, N); with `observed` of observations, noise included.
 
-        A kernel with a finite state is drawn along the line, in time and memory that grow with N; others from their matrix.
+        Where the plan chooses the state space, the draws go along the line, in time and memory that grow with N.
         """
         if n < 1:
             raise ValueError(f"n must be at least 1 sample, got {n}")
@@ -160,12 +161,12 @@ class GP(Parametrised):
 
     def _draws_of_kernel(self, inputs: Inputs, n: int, rng: np.random.Generator) -> np.ndarray:
         """n draws of the zero-mean process, (n, N)."""
-        engine = Kalman().specialised(self, inputs)
+        engine = plan(self, inputs).engine
         form = form_by_shape(engine, self.kernel, inputs)
-        if isinstance(form, No):
+        if not isinstance(engine, Kalman) or not isinstance(form, StateSpace):
             K = np.asarray(_prior(self.kernel, inputs.points))
             return rng.standard_normal((n, len(K))) @ square_root(K).T
-        batch = int(np.clip(DRAW_BYTES / (32 * len(inputs) * form.chain.size), 1, n))  # type: ignore[attr-defined]
+        batch = int(np.clip(DRAW_BYTES / (32 * len(inputs) * form.chain.size), 1, n))
         keys = [jax.random.key(int(rng.integers(2**62))) for _ in range(-(-n // batch))]
         return np.concatenate([np.asarray(_along_the_line(self.kernel, inputs, key, batch, engine)).T for key in keys])[:n]
 
@@ -200,9 +201,12 @@ class GP(Parametrised):
         return fit_series(self, X, y, noise, missing, shared, restarts, seed, max_evaluations, progress)
 
     @double_precision
-    def stream(self) -> Stream:
-        """A model along time that takes observations as they come and keeps none: constant work and memory for each."""
-        return from_nothing(self)
+    def stream(self, approximate: str | None = None) -> Stream:
+        """A model along time that takes observations as they come and keeps none: constant work and memory for each.
+
+        `approximate` is that of `plan`, for kernels without a finite state.
+        """
+        return from_nothing(self, approximate)
 
     def log_evidence(self, X: Any, y: Any, **options: Any) -> float:
         """log p(y) with the parameters as they are."""
@@ -241,9 +245,10 @@ class GP(Parametrised):
         return dataclasses.replace(extended, learning=fitted.learning)
 
     def _check_kernel(self, inputs: Inputs) -> None:
-        """Let the kernel and the mean say what they think of this number of columns, before anything is computed."""
+        """Let the kernel and the mean say what they think of these inputs, before anything is computed."""
         point = jax.ShapeDtypeStruct((inputs.dimension,), np.float64)
         jax.eval_shape(lambda x: (self.kernel.between(x, x), self.kernel.null_space(x), self.mean(x)), point)
+        self.kernel.check_points(np.asarray(inputs.points))
 
     def _read(self, y: Any, noise: Any, missing: str, inputs: Inputs) -> Data:
         """Observations as checked arrays; every problem gets one message that says what to do."""

@@ -33,6 +33,7 @@ from . import __version__
 from ._types import PlainFunction, double_precision
 from .engines.basis import Weights
 from .engines.cholesky import CholeskyConditional
+from .engines.kalman import Kalman
 from .engines.plan import Plan
 from .fitted import Fitted
 from .gp import GP
@@ -257,8 +258,15 @@ def _checked(fitted: Any) -> Fitted | Stream:
 
 def _checked_stream(stream: Stream) -> Stream:
     """The stream, if its parts are of the right kind and its state has the size of its chain."""
-    number, numbers = (float, int, type(None)), (int, bool)
-    kinds: dict[str, Any] = {"gp": GP, "first": number, "time": number, "state": (Filtered, type(None)), "count": numbers}
+    number = (float, int, type(None))
+    kinds: dict[str, Any] = {
+        "gp": GP,
+        "engine": Kalman,
+        "first": number,
+        "time": number,
+        "state": (Filtered, type(None)),
+        "count": int,
+    }
     for name, kind in kinds.items():
         if not isinstance(getattr(stream, name), kind):
             raise _Damage(f"its {name} is a {type(getattr(stream, name)).__name__}")

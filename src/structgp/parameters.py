@@ -74,8 +74,9 @@ class Parametrised(eqx.Module):
                 if isinstance(value, Parametrised):  # a metric in place of a lengthscale: the note is for all of its numbers
                     value = _annotate(value, (), **vars(notes.pop(name)))
                 object.__setattr__(self, name, value)
-            if name in notes and notes[name].bounds is not None:
-                _check_bounds(f"{type(self).__name__}: {name}", support, notes[name].bounds)
+            bounds = notes[name].bounds if name in notes else None
+            if bounds is not None:
+                _check_bounds(f"{type(self).__name__}: {name}", support, bounds)
             if value is None or isinstance(value, Parametrised) or is_traced(value):
                 continue
             support.check(f"{type(self).__name__}: {name}", value)

@@ -12,15 +12,16 @@ import numpy as np
 
 from ._types import double_precision
 from .engines.basis import Weights, columns, integrate, sites_of
-from .engines.kalman import KalmanConditional
+from .engines.kalman import Kalman, KalmanConditional
 from .fitted import Fitted
 from .fitted import _combine as combine
 from .inputs import Times, as_inputs
 from .linalg import kalman_smooth, kalman_stream
-from .linalg.chains import Chain, read_weights
+from .linalg.chains import read_weights
 from .linalg.kalman_stream import Filtered
 from .parameters import as_numpy
 from .posterior import Data, Prediction
+from .structure.approximate import NAMES, approximated
 from .structure.base import No
 from .structure.dense import variances
 from .structure.state_space import Where, chain_of, harmonics_of
@@ -43,8 +44,7 @@ class Stream:
     count: int  # how many times have been observed
     targets: int
     flat: bool
-    harmonics: int
-    approximate: str | None = None  # what stands in for kernels without a finite state
+    engine: Kalman
 
     @double_precision
     def update(self, t: Any, y: Any, noise: Any = None, missing: str = "error") -> Stream:
@@ -55,12 +55,12 @@ class Stream:
         new, data = self._read(t, y, noise, missing)
         first = float(new.t[0]) if self.first is None else self.first
         if self.first is None:
-            _chain_or_why(self.gp, first, self.harmonics)
+            _chain_or_why(self.gp, first, self.engine)
         size = 2 ** int(np.ceil(np.log2(len(new))))
         times, filled = _filled(new.t, size), _padded(data, new.order, size)
-        state = self.state if self.state is not None else _begin(self.gp, first, data.y.shape[1], self.harmonics)
+        state = self.state if self.state is not None else _begin(self.gp, first, data.y.shape[1], self.engine)
         since = first if self.time is None else self.time
-        state = jax.block_until_ready(_advance(self.gp, state, first, since, times, filled, self.harmonics))
+        state = jax.block_until_ready(_advance(self.gp, state, first, since, times, filled, self.engine))
         if not (np.isfinite(state.log_det) and np.isfinite(state.gram).all()):
             raise ValueError(f"the filter broke down at times {times[0]:g} to {times[-1]:g}: give the likelihood more noise")
         count = self.count + int(data.seen.sum())
@@ -83,7 +83,7 @@ class Stream:
         if self.state is None:
             mean, variance = _prior(self.gp, weights, places, self.targets)
         else:
-            mean, variance = _ahead(self.gp, weights, self.state, self.first, self.time, places, self.targets, self.harmonics)
+            mean, variance = _ahead(self.gp, weights, self.state, self.first, self.time, places, self.targets, self.engine)
         mean, variance = np.asarray(mean)[: len(times)], np.asarray(variance)[: len(times)]
         if self.flat:
             return Prediction(mean[:, 0], variance, self.gp.likelihood)
@@ -113,7 +113,7 @@ class Stream:
     def empty_state(self) -> Filtered:
         """The shapes of the filter's state, without numbers."""
         first = jnp.zeros(()) if self.first is None else self.first
-        return jax.eval_shape(lambda: _begin(self.gp, first, self.targets, self.harmonics))
+        return jax.eval_shape(lambda: _begin(self.gp, first, self.targets, self.engine))
 
     def _read(self, t: Any, y: Any, noise: Any, missing: str) -> tuple[Times, Data]:
         """Times and observations as checked arrays; a single time takes a number, or one for each target."""
@@ -161,11 +161,13 @@ def _lacking(precision: np.ndarray) -> int:
     return int(np.sum(~(values > 8 * len(scale) * np.finfo(float).eps)))
 
 
-def from_nothing(gp: GP) -> Stream:
+def from_nothing(gp: GP, approximate: str | None) -> Stream:
     """A stream that has seen nothing yet."""
-    harmonics = harmonics_of(gp.kernel)
-    _chain_or_why(gp, None, harmonics)
-    return Stream(gp, None, None, None, 0, 1, True, harmonics)
+    if approximate not in (None, *NAMES):
+        raise ValueError(f"approximate must be one of {list(NAMES)}, or None to be exact, got {approximate!r}")
+    engine = Kalman(harmonics_of(gp.kernel), approximate=approximate)
+    _chain_or_why(gp, None, engine)
+    return Stream(gp, None, None, None, 0, 1, True, engine)
 
 
 def from_fitted(fitted: Fitted) -> Stream:
@@ -174,15 +176,14 @@ def from_fitted(fitted: Fitted) -> Stream:
     if not isinstance(known, KalmanConditional):
         reason = next((offer.reason for offer in fitted.plan.offers if offer.engine.name == "Kalman" and offer.reason), None)
         because = f"here: {reason}" if reason else "condition with structure='markov'"
-        engine = fitted.plan.engine.name
-        raise ValueError(f"a stream needs the state of a filter, which the {engine} engine does not have; {because}")
-    _chain_or_why(fitted.gp, float(known.t[0]), known.engine.harmonics)
+        name = fitted.plan.engine.name
+        raise ValueError(f"a stream needs the state of a filter, which the {name} engine does not have; {because}")
+    engine = Kalman(known.engine.harmonics, approximate=known.engine.approximate)
+    _chain_or_why(fitted.gp, float(known.t[0]), engine)
     filtered = known.smoothed
     state = Filtered(filtered.m[-1], filtered.P[-1], *known.log_det_and_gram())
     seen, t = int(np.sum(fitted.data.seen)), known.t
-    return Stream(
-        fitted.gp, float(t[0]), float(t[-1]), state, seen, fitted.data.y.shape[1], fitted.data.flat, known.engine.harmonics
-    )
+    return Stream(fitted.gp, float(t[0]), float(t[-1]), state, seen, fitted.data.y.shape[1], fitted.data.flat, engine)
 
 
 def _times(t: Any, allow_empty: bool = False) -> np.ndarray:
@@ -202,37 +203,34 @@ def _padded(data: Data, order: np.ndarray, size: int) -> Data:
     return Data(fill(data.y), fill(data.noise), fill(data.seen), True)
 
 
-def _chain_or_why(gp: GP, first: float | None, harmonics: int) -> None:
+def _chain_or_why(gp: GP, first: float | None, engine: Kalman) -> None:
     """Refuse a kernel without a finite state, or times before its beginning."""
     found: list[Any] = []
-    at = jnp.zeros(()) if first is None else first
-    jax.eval_shape(lambda at: found.append(chain_of(gp.kernel, Where(at, at if first is None else first, harmonics))), at)
+    jax.eval_shape(lambda at: found.append(_chain(gp, at if first is None else first, engine)), jnp.zeros(()))
     if isinstance(found[0], No):
         raise ValueError(f"this model cannot be streamed: {found[0].reason}")
     if found[0].varies:
-        raise ValueError(
-            "this model cannot be streamed: what is seen of a ChangePoint depends on the place; use update instead"
-        )
+        reason = "what is seen of a ChangePoint depends on the place"
+        raise ValueError(f"this model cannot be streamed: {reason}; Fitted.update takes more data")
 
 
-def _chain(gp: GP, first: Any, harmonics: int) -> Chain:
-    chain = chain_of(gp.kernel, Where(first, first, harmonics))
-    assert not isinstance(chain, No)
-    return chain
+def _chain(gp: GP, first: Any, engine: Kalman) -> Any:
+    """The chain of the process from its first time on, or why there is none."""
+    return chain_of(approximated(gp.kernel, engine.approximate), Where(first, first, engine.harmonics))
 
 
-@functools.partial(jax.jit, static_argnames=("targets", "harmonics"))
-def _begin(gp: GP, first: Any, targets: int, harmonics: int) -> Filtered:
+@functools.partial(jax.jit, static_argnames=("targets", "engine"))
+def _begin(gp: GP, first: Any, targets: int, engine: Kalman) -> Filtered:
     free = columns(gp, jnp.reshape(first, (1, 1)))[1].shape[1]
-    return kalman_stream.begin(_chain(gp, first, harmonics), targets + free)
+    return kalman_stream.begin(_chain(gp, first, engine), targets + free)
 
 
-@functools.partial(jax.jit, static_argnames="harmonics")
-def _advance(gp: GP, state: Filtered, first: Any, since: Any, t: Any, data: Data, harmonics: int) -> Filtered:
+@functools.partial(jax.jit, static_argnames="engine")
+def _advance(gp: GP, state: Filtered, first: Any, since: Any, t: Any, data: Data, engine: Kalman) -> Filtered:
     X = jnp.asarray(t)[:, None]
     sites = sites_of(gp, X, data, jnp.max(variances(gp.kernel, X)))
     gaps = jnp.diff(t, prepend=jnp.reshape(since, 1))
-    return kalman_stream.advance(_chain(gp, first, harmonics), state, gaps, sites.precision, sites.targets)
+    return kalman_stream.advance(_chain(gp, first, engine), state, gaps, sites.precision, sites.targets)
 
 
 @functools.partial(jax.jit, static_argnames="targets")
@@ -252,11 +250,11 @@ def _prior(gp: GP, weights: Weights, t: Any, targets: int) -> tuple[Any, Any]:
     return mean, variances(gp.kernel, X) + jnp.sum(U * U, axis=0)
 
 
-@functools.partial(jax.jit, static_argnames=("targets", "harmonics"))
+@functools.partial(jax.jit, static_argnames=("targets", "engine"))
 def _ahead(
-    gp: GP, weights: Weights, state: Filtered, first: Any, time: Any, t: Any, targets: int, harmonics: int
+    gp: GP, weights: Weights, state: Filtered, first: Any, time: Any, t: Any, targets: int, engine: Kalman
 ) -> tuple[Any, Any]:
-    chain = _chain(gp, first, harmonics)
+    chain = _chain(gp, first, engine)
     states = kalman_stream.ahead(chain, state, jnp.asarray(t) - time)
     means, variance = kalman_smooth.read_values(read_weights(chain, chain.row), *states)
     mean, U = combine(gp, weights, means, jnp.asarray(t)[:, None], targets)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..inputs import Inputs
 from ..parameters import Leaf, leaves
 from ..posterior import Data
 from ..structure.dense import covariance
+from .basis import columns
 
 FAR = 4.0  # powers of ten from one at which a parameter is worth a word
 MOST_ROWS = 1500  # an eigendecomposition of more would take longer than a user waits for a message
@@ -18,6 +20,9 @@ MOST_ROWS = 1500  # an eigendecomposition of more would take longer than a user 
 
 def why_not_positive(model: Any, inputs: Inputs, data: Data) -> str:
     """The kernel, the direction in which its covariance fails, the parameter that is extreme, and what to do."""
+    undetermined = _undetermined(model, np.asarray(inputs.points)[np.asarray(data.seen)])
+    if undetermined:
+        return undetermined
     X = np.asarray(inputs.points)[:MOST_ROWS]
     K = np.asarray(jax.jit(covariance_of)(model.kernel, X))
     parts = [f"the covariance of {model.kernel!r} could not be factorised"]
@@ -35,6 +40,23 @@ def why_not_positive(model: Any, inputs: Inputs, data: Data) -> str:
     if extreme:
         parts.append(extreme)
     return "; ".join(parts) + ". Merge rows that coincide, raise the noise, or hold the parameter with fixed(...) or bounds"
+
+
+def _undetermined(model: Any, X: np.ndarray) -> str:
+    """Whether fewer observations than free functions were made, or they cannot tell these apart."""
+    if not len(X):
+        return "no observation was seen: at least one value of y must not be missing"
+    Phi = np.asarray(columns(model, jnp.asarray(X))[1])
+    of_mean = jax.eval_shape(model.mean.features, jax.ShapeDtypeStruct((X.shape[1],), np.float64)).shape[0]
+    free = Phi if model.mean.diffuse else Phi[:, of_mean:]
+    rank = int(np.linalg.matrix_rank(free)) if free.size else 0
+    if rank == free.shape[1]:
+        return ""
+    made = f"{len(X)} observation{'s' if len(X) > 1 else ''}"
+    return (
+        f"{free.shape[1]} functions are left free by the mean or the kernel, but {made} can determine only {rank} of them: "
+        "add data, or give the basis a covariance"
+    )
 
 
 def covariance_of(kernel: Any, X: Any) -> Any:

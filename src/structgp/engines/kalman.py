@@ -144,7 +144,7 @@ def _gaps(t: Float[Array, "N"]) -> Float[Array, "N"]:
     return jnp.diff(t, prepend=t[:1])
 
 
-def _row(chain: chains.Chain, part: int | None) -> np.ndarray:
+def _row(chain: chains.Chain, part: int | None) -> Any:
     """The row that reads f, or one part of a sum, out of the state."""
     row = chain.row if part is None else chain.part_row(part)  # type: ignore[attr-defined]
     return chains.read_weights(chain, row)
@@ -197,7 +197,7 @@ class Kalman(Engine):
             return engine
         noise = np.asarray(data.noise)[np.asarray(data.seen)] + float(model.likelihood.noise)
         scale = float(_prior_variance(kernel, np.asarray(inputs.t[:1, None])))
-        accurate = bool(noise.size) and float(noise.min()) < LOW_NOISE * scale
+        accurate = bool(noise.size) and float(np.min(noise)) < LOW_NOISE * scale
         settle = 0
         if inputs.regular and not accurate and len(inputs) >= LONG and np.all(data.seen) and np.ptp(noise) == 0:
             gap = (inputs.t[-1] - inputs.t[0]) / (len(inputs) - 1)

@@ -205,6 +205,14 @@ class HalfSpace(Kernel):
         if self.support not in ("ball", "box"):
             raise ValueError(f"HalfSpace: support must be 'ball' or 'box', got {self.support!r}")
 
+    def check_points(self, X: Any) -> None:
+        norm = float(np.sqrt(np.max(np.sum(np.asarray(X) ** 2, axis=1), initial=0.0)))
+        if norm > self.radius * (1 + 1e-12):
+            raise ValueError(
+                f"HalfSpace with radius {self.radius:g} needs inputs with a norm of at most that, but one has {norm:.4g}: "
+                "scale the inputs, or raise the radius"
+            )
+
     def between(self, x: Point, z: Point) -> Scalar:
         D = x.shape[-1]
         total = (2 * self.radius) ** D if self.support == "box" else _ball(D) * self.radius**D

@@ -35,6 +35,9 @@ class On(Kernel):
             )
         return x[..., list(self.dims)]
 
+    def check_points(self, X: Any) -> None:
+        self.kernel.check_points(self.select(X))
+
     def between(self, x: Point, z: Point) -> Scalar:
         return self.kernel.between(self.select(x), self.select(z))
 
@@ -59,6 +62,9 @@ class Project(Kernel):
             raise ValueError(f"Project has a direction in {W.shape[0]} dimensions but the inputs have {x.shape[-1]} columns")
         return x @ W
 
+    def check_points(self, X: Any) -> None:
+        self.kernel.check_points(np.asarray(self.project(X)))
+
     def between(self, x: Point, z: Point) -> Scalar:
         return self.kernel.between(self.project(x), self.project(z))
 
@@ -74,6 +80,9 @@ class Warp(Kernel):
 
     kernel: Kernel
     function: Any = eqx.field(converter=as_callable)
+
+    def check_points(self, X: Any) -> None:
+        """What the inner kernel sees is known only when it is computed."""
 
     def between(self, x: Point, z: Point) -> Scalar:
         return self.kernel.between(jnp.atleast_1d(self.function(x)), jnp.atleast_1d(self.function(z)))

@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -35,7 +36,7 @@ from ..inputs import Inputs, Times
 from ..linalg import complete_data
 from ..linalg.chains import Chain
 from ..linalg.cholesky import lapack_threads
-from ..parameters import free_names, free_vector, learned_leaves, log_prior, with_free
+from ..parameters import free_names, free_vector, learned_leaves, leaves, log_prior, with_free
 from ..posterior import Data, Model
 from ..structure.approximate import approximated
 from ..structure.base import No
@@ -44,7 +45,7 @@ from ..structure.state_space import Where, chain_of, harmonics_of
 from ..supports import Positive
 from .evidence import LOWEST
 from .initialise import candidates
-from .maximise import Learning, bounds_of, perturbed
+from .maximise import Learning, Progress, bounds_of, perturbed
 
 GAIN = 1e-10  # of the objective for each observation, below which EM has ended
 STEPS = 10  # iterations of L-BFGS-B in one maximisation
@@ -112,9 +113,9 @@ def maximise_by_em(
     if max(values) <= LOWEST:
         raise ValueError("the evidence is not finite at the start: check the data, or give other starting values")
     best, rng = starts[int(np.argmax(values))], np.random.default_rng(seed)
-    begin = [best] + [np.clip(perturbed(model, best, rng), *bounds.T) for _ in range(restarts)]
-    with lapack_threads(1):
-        runs = [_run(problem, start, max_evaluations) for start in begin]
+    begin = [np.clip(start, *bounds.T) for start in (best, *(perturbed(model, best, rng) for _ in range(restarts)))]
+    with Progress(progress) as report, lapack_threads(1):
+        runs = [_run(problem, start, max_evaluations, report) for start in begin]
     winner = max(runs, key=lambda run: run.trace[-1])
     return with_free(model, winner.theta), _account(problem, winner, runs, len(starts), time.perf_counter() - began)
 
@@ -130,6 +131,7 @@ class Run(NamedTuple):
     trace: tuple[float, ...]
     gradient: np.ndarray
     converged: bool
+    message: str
 
 
 def _account(problem: Problem, winner: Run, runs: list[Run], extra: int, seconds: float) -> Learning:
@@ -141,7 +143,7 @@ def _account(problem: Problem, winner: Run, runs: list[Run], extra: int, seconds
         evaluations=extra + sum(len(run.trace) for run in runs),
         seconds=seconds,
         converged=winner.converged,
-        message="a step gains nothing" if winner.converged else "the number of evaluations reached its limit",
+        message=winner.message,
         restarts=len(runs) - 1,
         spread=max(ends) - min(ends),
         at_bound=tuple(np.asarray(free_names(problem.model))[at_bound]),
@@ -159,19 +161,23 @@ class Point(NamedTuple):
     engine: Kalman
 
 
-def _run(problem: Problem, theta: np.ndarray, most: int) -> Run:
+def _run(problem: Problem, theta: np.ndarray, most: int, report: Callable[[float], None]) -> Run:
     """Steps until two of them gain nothing, with leaps along their way where these gain more."""
     here = _expect(problem, theta)
-    trace, converged = [here.value], not len(theta)
-    while not converged and len(trace) < most:
-        one = _step(problem, here)
-        two = _step(problem, one)
-        far = _leap(problem, here, one, two)
-        trace += [one.value, two.value] + ([far.value] if far is not two else [])
-        converged = far.value - here.value <= GAIN * _count(problem)
-        here = far
+    trace, converged, message = [here.value], not len(theta), "the number of evaluations reached its limit"
+    try:
+        while not converged and len(trace) < most:
+            one = _step(problem, here)
+            two = _step(problem, one)
+            far = _leap(problem, here, one, two)
+            trace += [one.value, two.value] + ([far.value] if far is not two else [])
+            converged = far.value - here.value <= GAIN * _count(problem)
+            here = far
+            report(here.value)
+    except KeyboardInterrupt:
+        trace, message = [value for value in trace if value <= here.value], "interrupted; the best point so far is kept"
     slope = np.asarray(_slope(here.theta, problem, here.expected, here.engine))
-    return Run(here.theta, tuple(trace), slope, converged)
+    return Run(here.theta, tuple(trace), slope, converged, "a step gains nothing" if converged else message)
 
 
 def _step(problem: Problem, here: Point) -> Point:
@@ -233,8 +239,7 @@ def blocks(model: Model, first: Any, engine: Kalman) -> list[Chain]:
     """The chains of the independent parts of the process."""
     where = Where(first, first, engine.harmonics)
     parts = [chain_of(approximated(part, engine.approximate), where) for part in parts_of(model.kernel)]
-    assert not any(isinstance(part, No) for part in parts)
-    return parts  # type: ignore[return-value]
+    return [part for part in parts if not isinstance(part, No)]
 
 
 def _path_terms(model: Model, problem: Problem, expected: Expected, engine: Kalman) -> list[tuple[Array, Array, Array, int]]:
@@ -253,7 +258,7 @@ def complete(theta: Array, problem: Problem, expected: Expected, engine: Kalman)
     model, T = with_free(problem.model, theta), problem.data.y.shape[1]
     terms = _path_terms(model, problem, expected, engine)
     total = log_prior(model) - 0.5 * sum(T * log_dets + traces for log_dets, traces, _, _ in terms)
-    R = model.likelihood.noise + problem.data.noise  # type: ignore[attr-defined]
+    R = model.likelihood.noise + problem.data.noise
     R = jnp.where(problem.data.seen, R, 1.0)
     seen = T * jnp.log(2 * jnp.pi * R) + _squared(model, problem, expected) / R
     return total - 0.5 * jnp.sum(jnp.where(problem.data.seen, seen, 0.0))
@@ -362,10 +367,12 @@ def _closed_entries(problem: Problem, theta: np.ndarray) -> Closed:
     """Which entries of θ have a closed form: found by doubling each and looking what becomes of the matrices."""
     engine = _engine(problem, theta)
     before = _block_matrices(jnp.asarray(theta), problem, engine)
-    noise, scales, at = None, {}, 0
+    led = {leaf.follows for leaf in leaves(problem.model)}
+    scales: dict[int, int] = {}
+    noise, at = None, 0
     for leaf in learned_leaves(problem.model):
         size = int(np.prod(leaf.support.free_shape(np.shape(leaf.value))))
-        if isinstance(leaf.support, Positive) and size == 1 and leaf.prior is None:
+        if isinstance(leaf.support, Positive) and size == 1 and leaf.prior is None and leaf.path not in led:
             if leaf.path == "likelihood.noise" and not np.any(problem.data.noise[problem.data.seen]):
                 noise = at
             elif leaf.path.startswith("kernel."):

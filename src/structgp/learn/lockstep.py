@@ -54,7 +54,10 @@ def minimise_all(
     direction, length = _directions(H, gradient, free)
     while open_.any() and evaluations.max() < max_evaluations:
         trial = np.where(open_[:, None], np.clip(theta + length[:, None] * direction, low, high), theta)
-        new_value, new_gradient = evaluate(trial)
+        try:
+            new_value, new_gradient = evaluate(trial)
+        except KeyboardInterrupt:  # what was found so far is kept
+            break
         evaluations += open_
         step = trial - theta
         promised = _dot(gradient, step)

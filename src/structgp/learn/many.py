@@ -22,7 +22,7 @@ from ..structure.state_space import harmonics_of
 from .evidence import LOWEST, log_evidence
 from .initialise import candidates
 from .lockstep import Ends, minimise_all
-from .maximise import TOLERANCE, Learning, bounds_of, climb, perturbed
+from .maximise import TOLERANCE, Learning, Progress, bounds_of, climb, perturbed
 
 TOGETHER = 128  # series in one vectorised piece: more do not get faster
 SHORTEST = 16  # length of the shortest batch
@@ -176,10 +176,12 @@ def maximise_apart(
 
     def falling(thetas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         values, gradients = objective(thetas)
+        report(float(values.sum()))
         return -values / counts, -gradients / counts[:, None]
 
     limits: dict[str, Any] = {"relative": TOLERANCE, "flat": 1e-6, "max_evaluations": max_evaluations}
-    runs = [minimise_all(falling, start, bounds, **limits) for start in begin]
+    with Progress(progress) as report:
+        runs = [minimise_all(falling, start, bounds, **limits) for start in begin]
     seconds, extra = time.perf_counter() - began, starts.shape[1]
     return _winners(model, runs, bounds, counts, seconds, extra)
 

@@ -153,7 +153,7 @@ def climb(
     bounds = bounds_of(model, starts)
     rng = np.random.default_rng(seed)
     begin = [starts[best]] + [np.clip(perturbed(model, starts[best], rng), *bounds.T) for _ in range(restarts)]
-    with _Progress(progress) as report, lapack_threads(count, len(begin)):
+    with Progress(progress) as report, lapack_threads(count, len(begin)):
         runs = _climb_all(objective, count, begin, bounds, max_evaluations, report)
     winner = max(runs, key=lambda run: run.value)
     names = np.asarray(free_names(model))
@@ -232,7 +232,7 @@ def _elsewhere(leaf: Leaf, start: np.ndarray, rng: np.random.Generator) -> np.nd
     return start + step * rng.standard_normal(start.shape)
 
 
-class _Progress:
+class Progress:
     """One line on a terminal that shows the best value so far; silent elsewhere."""
 
     def __init__(self, wanted: bool | None) -> None:

@@ -242,10 +242,10 @@ def periodic_weights(z: Float[Array, ""], harmonics: int) -> Float[Array, " J1"]
 
     Downward recurrence of the ratios I_j/I_{j−1}, normalised by I₀ + 2 Σ I_j = e^z: stable for every z > 0 and differentiable.
     """
-    ratio, ratios = 0.0, []
+    ratio, ratios = jnp.zeros(()), []
     for j in range(harmonics + 60, 0, -1):
         ratio = z / (2 * j + z * ratio)
         ratios.append(ratio)
     I = jnp.concatenate([jnp.ones(1), jnp.cumprod(jnp.stack(ratios[::-1]))])
-    twice = np.where(np.arange(len(I)) > 0, 2.0, 1.0) * I
+    twice = jnp.where(np.arange(len(I)) > 0, 2.0, 1.0) * I
     return twice[: harmonics + 1] / jnp.sum(twice)

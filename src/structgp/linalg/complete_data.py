@@ -107,7 +107,7 @@ class Path(eqx.Module):
     def block(self, at: int, size: int) -> "Path":
         """The part of the path that belongs to some of the coordinates."""
         cut = lambda M: M[..., at : at + size, at : at + size]
-        return Path(*map(cut, (self.first, self.before, self.push, self.cross)), self.gaps, self.columns)
+        return Path(cut(self.first), cut(self.before), cut(self.push), cut(self.cross), self.gaps, self.columns)
 
 
 def path(

@@ -1,15 +1,16 @@
 """The filter with many places at a time, for machines with many lanes.
 
-The series is cut into segments that lie side by side; loops run along a segment, every operation over all segments at once. What a
-segment does to an unknown state before it is a message (A, b, C, η, J): the state after it is N(A z + b, C), and its sites say
-exp(ηᵀz − ½ zᵀJz) about the state z before. Two neighbouring messages make one,
+The series is cut into segments that lie side by side; loops run along a segment, every operation over all segments at once.
+What a segment does to an unknown state before it is a message (A, b, C, η, J): the state after it is N(A z + b, C), and its
+sites say exp(ηᵀz − ½ zᵀJz) about the state z before. Two neighbouring messages make one,
 
     D = (I + C₁J₂)⁻¹,   A = A₂DA₁,   b = A₂D(b₁ + C₁η₂) + b₂,   C = A₂DC₁A₂ᵀ + C₂,
     η = A₁ᵀDᵀ(η₂ − J₂b₁) + η₁,   J = A₁ᵀDᵀJ₂A₁ + J₁,
 
-so an associative scan over the segments gives the state at the beginning of each, and the filter of `kalman` runs inside all of them
-together. Backwards (r, N) at the beginning of a segment is affine in (r, N) at its end, r ← R r + r₀, N ← R N Rᵀ + N₀: one run from
-zero finds (R, r₀, N₀), an associative scan joins them, and the adjoint of `kalman` runs inside all segments together.
+so an associative scan over the segments gives the state at the beginning of each, and the filter of `kalman` runs inside all
+of them together. Backwards (r, N) at the beginning of a segment is affine in (r, N) at its end, r ← R r + r₀, N ← R N Rᵀ + N₀:
+one run from zero finds (R, r₀, N₀), an associative scan joins them, and the adjoint of `kalman` runs inside all segments at
+once.
 
 Products are sums over entries, never `dot`. Means of several columns share everything but b and η.
 """

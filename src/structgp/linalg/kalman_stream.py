@@ -42,7 +42,8 @@ def advance(
 
     def body(state, x):
         A, Q, w, t = kalman.read(form, x)
-        m_, P_, _ = kalman.reach(form, options, None, *kalman.unpack_state(form, state), A, Q)
+        m, P = kalman.unpack_state(form, state)
+        m_, P_, _ = kalman.reach(form, options, None, m, P, A, Q)
         m, P, _ = kalman.see(form, options, m_, P_, w, t)
         return kalman.pack_state(form, m, P), (form.pack(P_[:1, :1]), form.pack(m_[:1]))
 

@@ -1,12 +1,13 @@
 """A spring with friction, driven by white noise, as a chain.
 
-f″ + 2a f′ + ω² f = w with ω² = a² + b², a the decay and b the frequency of the free motion. In the state (f, f′/ω) the stationary
-covariance is variance · I, and
+f″ + 2a f′ + ω² f = w with ω² = a² + b², a the decay and b the frequency of the free motion. In the state (f, f′/ω) the
+stationary covariance is variance · I, and
 
     A(δ) = e^{−aδ} [[cos bδ + (a/b) sin bδ,  (ω/b) sin bδ], [−(ω/b) sin bδ,  cos bδ − (a/b) sin bδ]],
     Q(δ) = 4a · variance · ∫₀^δ c cᵀ,  c the last column of A.
 
-For short gaps the integral is a Gauss–Legendre sum of positive terms, right to the last digit; for long ones Q = V − A V Aᵀ loses nothing.
+For short gaps the integral is a Gauss–Legendre sum of positive terms, right to the last digit; for long ones Q = V − A V Aᵀ
+loses nothing.
 """
 
 from __future__ import annotations

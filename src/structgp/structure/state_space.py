@@ -6,6 +6,7 @@ which covariance they arrive there. What has no finite state answers `No`, with 
 
 from __future__ import annotations
 
+import functools
 import math
 from functools import singledispatch
 from typing import Any, NamedTuple
@@ -103,7 +104,7 @@ def _(kernel: White, where: Where) -> chains.Chain:
 
 @chain_of.register
 def _(kernel: Cosine, where: Where) -> chains.Chain:
-    return chains.Rotation(2 * jnp.pi / kernel.period, 0.0, kernel.variance)
+    return chains.Rotation(2 * jnp.pi / kernel.period, jnp.zeros(()), kernel.variance)
 
 
 @chain_of.register
@@ -122,7 +123,7 @@ def _(kernel: Periodic, where: Where) -> chains.Chain | No:
 @chain_of.register
 def _(kernel: Linear, where: Where) -> chains.Chain:
     state = jnp.stack([jnp.reshape(where.at - kernel.center, ()), jnp.ones(())])
-    return chains.Taylor(2, 0.0, jnp.reshape(kernel.variance, ()) * jnp.outer(state, state))
+    return chains.Taylor(2, jnp.zeros(()), jnp.reshape(kernel.variance, ()) * jnp.outer(state, state))
 
 
 class Severed(chains.Chain):
@@ -182,22 +183,26 @@ def started_at(kernel: Kernel, first: Any) -> Kernel:
 
 @chain_of.register
 def _(kernel: Sum, where: Where) -> chains.Chain | No:
-    parts = [chain_of(term, where) for term in kernel.terms]
-    return next((part for part in parts if isinstance(part, No)), None) or chains.Sum(*parts)
+    parts = []
+    for term in kernel.terms:
+        part = chain_of(term, where)
+        if isinstance(part, No):
+            return part
+        parts.append(part)
+    return chains.Sum(*parts)
 
 
 @chain_of.register
 def _(kernel: Product, where: Where) -> chains.Chain | No:
-    product = chain_of(kernel.factors[0], where)
-    for factor in kernel.factors[1:]:
+    parts = []
+    for factor in kernel.factors:
         part = chain_of(factor, where)
-        for side in (product, part):
-            if isinstance(side, No):
-                return side
-            if not side.stationary:
-                return No(f"{kernel!r} is a product with a part that is not stationary")
-        product = chains.Product(product, part)
-    return product
+        if isinstance(part, No):
+            return part
+        if not part.stationary:
+            return No(f"{kernel!r} is a product with a part that is not stationary")
+        parts.append(part)
+    return functools.reduce(chains.Product, parts)
 
 
 @chain_of.register
