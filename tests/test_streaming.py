@@ -130,6 +130,14 @@ def test_the_prior_before_anything_is_seen():
     assert len(MODELS["Matern52"].stream().predict([])) == 0
 
 
+def test_an_approximation_can_be_streamed():
+    gp = sg.GP(sg.SquaredExponential(1.2, 0.9), sg.Gaussian(0.05))
+    stream = gp.stream(approximate="matern").update(T, Y)
+    fitted = gp.condition(T, Y, approximate="matern")
+    same(stream, fitted)
+    assert fitted.stream().engine == stream.engine
+
+
 def test_free_functions_need_observations():
     stream = MODELS["Spline"].stream()
     with pytest.raises(ValueError, match="that 0 observations cannot tell apart: at least 2 more, at other times, are needed"):
@@ -153,6 +161,8 @@ def test_messages():
         stream.update([[7.0, 8.0]], [1.0])
     with pytest.raises(ValueError, match="cannot be streamed: SquaredExponential has no finite state"):
         sg.GP(sg.SquaredExponential()).stream()
+    with pytest.raises(ValueError, match="approximate must be one of"):
+        sg.GP(sg.SquaredExponential()).stream(approximate="guess")
     with pytest.raises(ValueError, match="cannot be streamed: Wiener starts at 2, but the times begin before, at 1"):
         sg.GP(sg.Wiener(start=2.0)).stream().update(1.0, 0.0)
     changing = sg.GP(sg.ChangePoint(sg.Matern32(0.8), sg.Matern52(1.4), 0.3))

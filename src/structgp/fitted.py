@@ -149,7 +149,7 @@ class Fitted:
     @double_precision
     def leave_one_out(self) -> Moments:
         """Mean and variance of each observation given all the others, without refitting: y − α/(C⁻¹)ᵢᵢ and 1/(C⁻¹)ᵢᵢ."""
-        precision, alpha = (np.asarray(part) for part in _precision_parts(self._dense(), self.weights, self._targets))
+        precision, alpha = self._precision_parts()
         y = self.data.y
         with np.errstate(divide="ignore", invalid="ignore"):
             mean, variance = y - alpha / precision[:, None], 1 / precision
@@ -161,15 +161,16 @@ class Fitted:
     @double_precision
     def degrees_of_freedom(self) -> float:
         """tr[K C⁻¹]: how many parameters the smoother uses, those of basis functions included."""
-        precision, _ = (np.asarray(part) for part in _precision_parts(self._dense(), self.weights, self._targets))
+        precision, _ = self._precision_parts()
         seen = np.asarray(self.data.seen)
-        noise = 1 / np.asarray(self._dense().sites.precision)[seen]
-        return float(seen.sum() - np.sum(noise * precision[seen]))
+        noise = np.asarray(self.data.noise) + float(self.likelihood.noise)
+        return float(seen.sum() - np.sum((noise * precision)[seen]))
 
     @double_precision
     def equivalent_kernel(self, X: Any) -> np.ndarray:
         """How much each observation counts in the mean at new places, (M, N): mean = weights @ y for a zero mean."""
-        return np.asarray(_equivalent_kernel(self.gp, self._dense(), self.weights, self._new_points(X), self._targets))
+        dense = self if isinstance(self.conditional, CholeskyConditional) else self._by_matrix()
+        return np.asarray(_equivalent_kernel(self.gp, dense.conditional, dense.weights, self._new_points(X), self._targets))
 
     @double_precision
     def basis_weights(self) -> BasisWeights:
@@ -313,10 +314,16 @@ class Fitted:
             raise ValueError("this is computed along time: condition with structure='markov' to have it")
         return self.conditional
 
-    def _dense(self) -> CholeskyConditional:
-        if not isinstance(self.conditional, CholeskyConditional):
-            raise ValueError("this is computed from the whole covariance: condition with structure='dense' to have it")
-        return self.conditional
+    def _precision_parts(self) -> tuple[np.ndarray, np.ndarray]:
+        """The diagonal of C⁻¹ and C⁻¹y with the basis weights integrated out, in the caller's order."""
+        parts = _precision_parts(self.conditional, self.weights, self._targets)
+        dense = isinstance(self.conditional, CholeskyConditional)
+        order = slice(None) if dense else self.inputs.rank  # type: ignore[attr-defined]
+        return np.asarray(parts[0])[order], np.asarray(parts[1])[order]
+
+    def _by_matrix(self) -> Fitted:
+        """The same process by the whole covariance matrix."""
+        return self.gp._conditioned(self.inputs, self.data, self.gp.plan(self.inputs, "dense"))
 
 
 @functools.partial(jax.jit, static_argnames=("n", "T"))
@@ -373,12 +380,11 @@ def _mean_gradient(gp: Any, conditional: Conditional, weights: Weights, X: Any, 
 
 
 @functools.partial(jax.jit, static_argnames="T")
-def _precision_parts(conditional: CholeskyConditional, weights: Weights, T: int) -> tuple[Any, Any]:
+def _precision_parts(conditional: Conditional, weights: Weights, T: int) -> tuple[Any, Any]:
     """The diagonal of C_β⁻¹ and C_β⁻¹y, with the basis weights integrated out."""
-    inverse = conditional.inverse()
-    alpha, basis = conditional.alpha[:, :T], conditional.alpha[:, T:]
-    U = jax.scipy.linalg.solve_triangular(weights.factor, basis.T, lower=True)
-    return jnp.diagonal(inverse) - jnp.sum(U * U, axis=0), alpha - basis @ weights.mean
+    diagonal, alpha = conditional.inverse_parts()
+    U = jax.scipy.linalg.solve_triangular(weights.factor, alpha[:, T:].T, lower=True)
+    return diagonal - jnp.sum(U * U, axis=0), alpha[:, :T] - alpha[:, T:] @ weights.mean
 
 
 @functools.partial(jax.jit, static_argnames="T")

@@ -73,6 +73,10 @@ class Conditional(eqx.Module):
     def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
         """n joint draws at new places of what the sites leave open: zero mean, the conditional covariance."""
 
+    @abc.abstractmethod
+    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+        """The diagonal of C⁻¹ and C⁻¹T, zero where nothing was seen, in the order of the sites."""
+
     @property
     @abc.abstractmethod
     def row_size(self) -> int:

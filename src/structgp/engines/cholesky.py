@@ -60,10 +60,9 @@ class CholeskyConditional(Conditional):
         gram = self.sites.targets.T @ self.alpha
         return 2 * jnp.sum(jnp.log(jnp.diagonal(self.L))) - log_sum(self.sites.precision), 0.5 * (gram + gram.T)
 
-    def inverse(self) -> Float[Array, "N N"]:
-        """C⁻¹ = S B⁻¹ S, with zeros for what was not seen."""
+    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
         V = self._whiten(jnp.eye(self.L.shape[0]))
-        return V.T @ V
+        return jnp.sum(V * V, axis=0), self.alpha
 
     def weights(self, X: Float[Array, "M D"]) -> Float[Array, "M N"]:
         """C⁻¹k(X): how much each observation counts in the mean at X, the equivalent kernel."""

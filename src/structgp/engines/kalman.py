@@ -68,6 +68,13 @@ class KalmanConditional(Conditional):
         mean, variance = kalman_emission.read_rows(rows, *self._states(chain, X[:, 0]))
         return mean, jnp.maximum(variance, 0.0)
 
+    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+        # An observation given all the others has variance 1/(C⁻¹)ᵢᵢ and mean y − (C⁻¹T)ᵢ/(C⁻¹)ᵢᵢ.
+        w, T = self.sites.precision, self.sites.targets
+        mean, variance = self.smoothed.left_out(w, T)
+        diagonal = jnp.where(w > 0, 1 / variance, 0.0)
+        return diagonal, jnp.where(w[:, None] > 0, diagonal[:, None] * (T - mean), 0.0)
+
     def filtered(self) -> tuple[Float[Array, "N C"], Float[Array, "N"]]:
         """Means and variance at the observed places given the places up to each."""
         return self.smoothed.m[:, 0], self.smoothed.P[:, 0, 0]

@@ -10,6 +10,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -58,10 +59,16 @@ def _filled(inputs: Times, data: Data, length: int) -> tuple[np.ndarray, ...]:
 
 
 def over_series(function: Any, *stacked: Any) -> Any:
-    """Apply a function to every series of stacked arguments, some of them at a time."""
-    one = lambda arguments: function(*arguments)
-    many = len(jax.tree.leaves(stacked)[0]) > TOGETHER
-    return jax.lax.map(one, stacked, batch_size=TOGETHER) if many else jax.vmap(one)(stacked)
+    """Apply a function to every series of stacked arguments, some of them at a time; the last one fills up the last piece."""
+    count = len(jax.tree.leaves(stacked)[0])
+    pieces = -(-count // TOGETHER)
+    size = -(-count // pieces)
+    index = np.minimum(np.arange(pieces * size), count - 1).reshape(pieces, size)
+    one = jax.vmap(lambda arguments: function(*arguments))
+    if pieces == 1:
+        return one(stacked)
+    done = jax.lax.map(one, jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], stacked))
+    return jax.tree.map(lambda leaf: leaf.reshape(pieces * size, *leaf.shape[2:])[:count], done)
 
 
 def engine_for(models: Model) -> Kalman:
