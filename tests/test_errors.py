@@ -100,7 +100,7 @@ CASES = {
     "unknown missing": (lambda: GP.condition(X, Y, missing="drop"), "missing must be 'error' or 'infer', got 'drop'"),
     "unknown structure": (lambda: GP.fit(X, Y, structure="fast"), "structure must be 'auto' or one of .*'dense'.*, got 'fast'"),
     "unknown option": (lambda: GP.fit(X, Y, restart=3), "unexpected keyword argument 'restart'"),
-    "negative restarts": (lambda: GP.fit(X, Y, restarts=-1), "restarts must be 0 or more, got -1"),
+    "negative restarts": (lambda: GP.fit(X, Y, restarts=-1), "restarts must be a whole number, 0 or more, got -1"),
     "negative noise": (lambda: GP.condition(X, Y, noise=-0.1), "noise must hold variances: finite and not negative"),
     "NaN in noise": (lambda: GP.condition(X, Y, noise=with_bad(Y**2, 0)), "noise must hold variances: finite and not negative"),
     "noise of another length": (

@@ -262,7 +262,7 @@ def test_use_before_fit():
         ({"noise": -1.0}, "Gaussian: noise must be zero or positive"),
         ({"mean": "flat"}, r"mean must be one of \['zero', 'constant', 'linear'\], a number, a function or a Mean, got 'flat'"),
         ({"normalize_y": "yes"}, "normalize_y must be True, False or 'auto', got 'yes'"),
-        ({"restarts": -1}, "restarts must be 0 or more, got -1"),
+        ({"restarts": -1}, "restarts must be a whole number, 0 or more, got -1"),
         ({"kernel": sg.Matern52([1.0, 1.0, 1.0])}, "has lengthscales for 3 columns but the inputs have 2"),
     ],
 )

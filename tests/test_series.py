@@ -153,7 +153,7 @@ def test_lockstep_finds_each_minimum_within_bounds():
             lambda: sg.GP(sg.SquaredExponential()).fit_series(X, Y),
             "does not have: SquaredExponential has no finite state.*one by one",
         ),
-        (lambda: GP.fit_series(X, Y, restarts=-1), "restarts must be 0 or more, got -1"),
+        (lambda: GP.fit_series(X, Y, restarts=-1), "restarts must be a whole number, 0 or more, got -1"),
         (lambda: GP.condition_series(X, Y).predict(np.ones((2, 2))), "X has 2 columns, but a series has one: its times"),
     ],
 )

@@ -155,7 +155,7 @@ def fit_series(
 ) -> FittedSeries:
     """Learn the parameters of all series, then condition."""
     if restarts < 0:
-        raise ValueError(f"restarts must be 0 or more, got {restarts}")
+        raise ValueError(f"restarts must be a whole number, 0 or more, got {restarts}")
     inputs, data = read_series(gp, X, y, noise, missing)
     batches = batches_of(inputs, data)
     options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}

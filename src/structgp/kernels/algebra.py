@@ -29,13 +29,13 @@ class Kernel(Parametrised):
 
     __array_ufunc__ = None  # an array times a kernel is not an array of kernels
 
-    @double_precision
     def check_points(self, X: Any) -> None:
         """Refuse inputs (N, D) for which this kernel is not defined; most are defined everywhere."""
         for part in jax.tree.leaves(list(vars(self).values()), is_leaf=lambda node: isinstance(node, Kernel)):
             if isinstance(part, Kernel):
                 part.check_points(X)
 
+    @double_precision
     def __call__(self, x: Any, z: Any) -> Any:
         """The covariance of f(x) and f(z); points with one coordinate may be numbers."""
         return self.between(jnp.atleast_1d(x), jnp.atleast_1d(z))
