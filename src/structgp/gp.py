@@ -32,7 +32,7 @@ from .posterior import Conditional, Data
 from .series import FittedSeries, condition_series, fit_series
 from .stream import Stream, from_nothing
 from .structure.base import No
-from .structure.dense import covariance, variances
+from .structure.dense import covariance, typical_variance
 from .structure.state_space import StateSpace
 
 DRAW_BYTES = 256e6  # what drawing from a prior along a line may hold at a time
@@ -294,7 +294,7 @@ def _read_noise(noise: Any, count: int) -> np.ndarray:
 @functools.partial(jax.jit, static_argnames="engine")
 def _condition(gp: GP, inputs: Inputs, data: Data, engine: Engine) -> tuple[Conditional, Weights, Any]:
     X = jnp.asarray(inputs.points)
-    sites = sites_of(gp, X, data, jnp.mean(variances(gp.kernel, X)))
+    sites = sites_of(gp, X, data, typical_variance(gp.kernel, X))
     conditional = engine.condition(engine.form(gp.kernel, inputs), sites)
     log_det, gram = conditional.log_det_and_gram()
     evidence, weights = integrate(gp, log_det, gram, jnp.sum(data.seen), data.y.shape[1], X.shape[1])
@@ -303,7 +303,7 @@ def _condition(gp: GP, inputs: Inputs, data: Data, engine: Engine) -> tuple[Cond
 
 @jax.jit
 def _extend(gp: GP, old: CholeskyConditional, X: Any, data: Data, seen: Any) -> tuple[Conditional, Weights, Any]:
-    conditional = old.updated(X, sites_of(gp, X, data, jnp.mean(variances(gp.kernel, X))))
+    conditional = old.updated(X, sites_of(gp, X, data, typical_variance(gp.kernel, X)))
     log_det, gram = conditional.log_det_and_gram()
     evidence, weights = integrate(gp, log_det, gram, jnp.sum(seen), data.y.shape[1], X.shape[1])
     return conditional, weights, evidence

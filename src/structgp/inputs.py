@@ -12,7 +12,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import narwhals as nw
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -56,10 +55,11 @@ class Times(Inputs):
     order: Int[Any, "N"]  # t = caller's values[order]
     rank: Int[Any, "N"]  # caller's values = t[rank]
     regular: bool = eqx.field(static=True, default=False)
+    in_order: bool = eqx.field(static=True, default=False)  # the caller's rows were sorted already
 
     @property
     def points(self) -> Float[Any, "N D"]:
-        return self.t[self.rank][:, None]
+        return (self.t if self.in_order else self.t[self.rank])[:, None]
 
     def __len__(self) -> int:
         return self.t.shape[0]
@@ -148,7 +148,7 @@ def as_times(values: Float[np.ndarray, "N"]) -> Times:
     regular = len(t) > 1 and gaps.min() > 0 and np.ptp(gaps) <= tolerance + 1e-12 * gaps.mean()
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    return Times(t, order, rank, bool(regular))
+    return Times(t, order, rank, bool(regular), bool(np.all(order[1:] > order[:-1])))
 
 
 def duplicates(inputs: Inputs) -> int:
@@ -182,24 +182,8 @@ def read_table(X: Any, name: str = "X", allow_empty: bool = False) -> tuple[Floa
 
 def read_numbers(values: Any, name: str) -> tuple[np.ndarray, list[str] | None]:
     """A float64 array from an array or a data frame (pandas, polars, Arrow …), with its column names."""
-    try:
-        frame = nw.from_native(values, allow_series=True, pass_through=True)
-    except nw.exceptions.DuplicateError:
-        raise ValueError(f"{name} has two columns of the same name: rename one of them") from None
-    columns = None
-    if isinstance(frame, nw.LazyFrame):
-        raise TypeError(f"{name} is a lazy frame: collect it first")
-    if isinstance(frame, nw.DataFrame):
-        columns = [str(column) for column in frame.columns]
-        plain = lambda dtype: dtype.is_numeric() or dtype in (nw.Boolean, nw.Object)
-        text = [f"{c.name!r} ({c.dtype})" for c in frame.iter_columns() if not plain(c.dtype)]
-        if text:
-            raise TypeError(
-                f"{name} has columns that are not numeric: {few(text, 4)}; encode them as numbers or leave them out"
-            )
-        values = frame.to_numpy()
-    elif isinstance(frame, nw.Series):
-        values = frame.to_numpy()
+    plain = isinstance(values, (np.ndarray, list, tuple, jax.Array))
+    values, columns = (values, None) if plain else _from_frame(values, name)
     if hasattr(values, "toarray") and hasattr(values, "tocsr"):
         raise TypeError(f"{name} is a sparse matrix, but dense data are needed: pass {name}.toarray()")
     try:
@@ -225,6 +209,27 @@ def read_numbers(values: Any, name: str) -> tuple[np.ndarray, list[str] | None]:
         if isinstance(entry, str):
             raise ValueError(f"{met}: encode text as numbers, or leave the column out") from None
         raise TypeError(f"{met}: each argument must be a string that reads as a number, or a number") from None
+
+
+def _from_frame(values: Any, name: str) -> tuple[Any, list[str] | None]:
+    """What a data frame or a series holds, and its column names; anything else as it is."""
+    import narwhals as nw
+
+    try:
+        frame = nw.from_native(values, allow_series=True, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        raise ValueError(f"{name} has two columns of the same name: rename one of them") from None
+    if isinstance(frame, nw.LazyFrame):
+        raise TypeError(f"{name} is a lazy frame: collect it first")
+    if isinstance(frame, nw.Series):
+        return frame.to_numpy(), None
+    if not isinstance(frame, nw.DataFrame):
+        return values, None
+    numeric = lambda dtype: dtype.is_numeric() or dtype in (nw.Boolean, nw.Object)
+    text = [f"{c.name!r} ({c.dtype})" for c in frame.iter_columns() if not numeric(c.dtype)]
+    if text:
+        raise TypeError(f"{name} has columns that are not numeric: {few(text, 4)}; encode them as numbers or leave them out")
+    return frame.to_numpy(), [str(column) for column in frame.columns]
 
 
 def _first_text(array: np.ndarray) -> tuple[tuple[int, ...], Any]:

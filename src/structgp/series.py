@@ -24,7 +24,7 @@ from .learn.maximise import Learning
 from .parameters import as_numpy
 from .posterior import Data, Prediction
 from .structure.base import No
-from .structure.dense import variances
+from .structure.dense import typical_variance
 from .structure.state_space import harmonics_of
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _condition(models: GP, inputs: Times, data: Data, engine: Kalman) -> tuple[K
         X = jnp.asarray(inputs.points)
         structure = engine.form(gp.kernel, inputs)
         assert not isinstance(structure, No)
-        conditional = engine.condition(structure, sites_of(gp, X, data, jnp.mean(variances(gp.kernel, X))))
+        conditional = engine.condition(structure, sites_of(gp, X, data, typical_variance(gp.kernel, X)))
         evidence, weights = integrate(gp, *conditional.log_det_and_gram(), jnp.sum(data.seen), 1, 1)
         return conditional, weights, evidence
 

@@ -202,23 +202,26 @@ class Kalman(Engine):
         engine = Kalman(harmonics_of(kernel), parallel=jax.default_backend() == "gpu", approximate=self.approximate)
         if data is None or not isinstance(inputs, Times) or not hasattr(model.likelihood, "noise"):
             return engine
-        noise = np.asarray(data.noise)[np.asarray(data.seen)] + float(model.likelihood.noise)
+        everything = bool(np.all(data.seen))
+        known = np.asarray(data.noise) if everything else np.asarray(data.noise)[np.asarray(data.seen)]
+        low, high = (
+            float(edge) + float(model.likelihood.noise) for edge in (np.min(known, initial=np.inf), np.max(known, initial=0))
+        )
         scale = float(_prior_variance(kernel, np.asarray(inputs.t[:1, None])))
-        accurate = bool(noise.size) and float(np.min(noise)) < LOW_NOISE * scale
+        accurate = low < LOW_NOISE * scale
         settle = 0
-        if inputs.regular and not accurate and len(inputs) >= LONG and np.all(data.seen) and np.ptp(noise) == 0:
+        if inputs.regular and not accurate and len(inputs) >= LONG and everything and low == high:
             gap = (inputs.t[-1] - inputs.t[0]) / (len(inputs) - 1)
-            chain = _chain_at(approximated(kernel, self.approximate), float(inputs.t[0]), engine.harmonics)
-            if not chain.varies:
-                settle = kalman_regular.settling_steps(chain, gap, 1 / float(noise[0])) or 0
+            chain = _chain_at(kernel, float(inputs.t[0]), engine.harmonics)
+            settle = kalman_regular.settling_steps(chain, gap, 1 / low) or 0
         return Kalman(engine.harmonics, accurate, settle if settle < len(inputs) else 0, engine.parallel, self.approximate)
 
     def log_det_and_gram(self, structure: StateSpace, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
-        w, T = sites.precision[structure.order], sites.targets[structure.order]
+        w, T = structure.in_time(sites.precision), structure.in_time(sites.targets)
         return self._log_det_and_gram(structure, w, T)
 
     def condition(self, structure: StateSpace, sites: Sites) -> KalmanConditional:
-        sorted_sites = Sites(sites.precision[structure.order], sites.shift[structure.order])
+        sorted_sites = Sites(structure.in_time(sites.precision), structure.in_time(sites.shift))
         log_det, gram = self._log_det_and_gram(structure, sorted_sites.precision, sorted_sites.targets)
         smoothed = self.smooth(structure.chain, structure.t, sorted_sites)
         return KalmanConditional(structure.kernel, structure.t, sorted_sites, smoothed, log_det, gram, self)

@@ -40,7 +40,7 @@ from ..parameters import free_names, free_vector, learned_leaves, leaves, log_pr
 from ..posterior import Data, Model
 from ..structure.approximate import approximated
 from ..structure.base import No
-from ..structure.dense import variances
+from ..structure.dense import typical_variance
 from ..structure.state_space import Where, chain_of, harmonics_of
 from ..supports import Positive
 from .evidence import LOWEST
@@ -219,7 +219,7 @@ def _expectation(theta: Array, problem: Problem, engine: Kalman) -> tuple[Expect
     X, T = jnp.asarray(problem.inputs.points), data.y.shape[1]
     structure = engine.form(model.kernel, problem.inputs)
     assert not isinstance(structure, No)
-    conditional = engine.condition(structure, sites_of(model, X, data, jnp.mean(variances(model.kernel, X))))
+    conditional = engine.condition(structure, sites_of(model, X, data, typical_variance(model.kernel, X)))
     value, weights = integrate(model, *conditional.log_det_and_gram(), jnp.sum(data.seen), T, 1)
     R = _inverse_root(weights)
     moved, f, slope = complete_data.path(structure.chain, structure.gaps(), conditional.smoothed, weights.mean, R)

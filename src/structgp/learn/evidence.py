@@ -18,7 +18,7 @@ from ..inputs import Inputs
 from ..linalg.cholesky import HostSolution, solve_on_host
 from ..parameters import log_prior, with_free
 from ..posterior import Data, Model
-from ..structure.dense import covariance, variances
+from ..structure.dense import covariance, typical_variance
 
 LOWEST = -1e25  # stands for a density of zero, which a line search can step back from
 
@@ -28,6 +28,9 @@ class Objective:
 
     def __init__(self, model: Model, inputs: Inputs, data: Data, engine: Engine) -> None:
         self.model, self.inputs, self.data, self.engine = model, inputs, data, engine
+        with jax.enable_x64(True):  # on the device once, not at every evaluation
+            self._inputs, self._data = jax.device_put((inputs, data))
+            self._X = jnp.asarray(self._inputs.points)
         self._on_host = isinstance(engine, Cholesky) and jax.default_backend() == "cpu"
 
     @double_precision
@@ -40,10 +43,10 @@ class Objective:
 
     def _by_autodiff(self, theta: Array) -> tuple[Any, Any]:
         engine = self.engine.specialised(with_free(self.model, np.asarray(theta)), self.inputs, self.data)
-        return _value_and_gradient(theta, self.model, self.inputs, self.data, engine)
+        return _value_and_gradient(theta, self.model, self._inputs, self._data, engine)
 
     def _by_lapack(self, theta: Array) -> tuple[Any, Any]:
-        arguments = (theta, self.model, self.inputs.points, self.data)
+        arguments = (theta, self.model, self._X, self._data)
         B, w, T, scale = _assemble(*arguments)
         solution = solve_on_host(np.array(B), np.asarray(w), np.asarray(T), float(scale))
         del B
@@ -53,7 +56,7 @@ class Objective:
 def log_evidence(model: Model, inputs: Inputs, data: Data, engine: Engine) -> Float[Array, ""]:
     """log p(y), with the weights of basis functions integrated out."""
     X = jnp.asarray(inputs.points)
-    sites = sites_of(model, X, data, _mean_prior_variance(model, X))
+    sites = sites_of(model, X, data, typical_variance(model.kernel, X))
     log_det, gram = engine.log_det_and_gram(engine.form(model.kernel, inputs), sites)
     return integrate(model, log_det, gram, jnp.sum(data.seen), data.y.shape[1], X.shape[1])[0]
 
@@ -65,14 +68,10 @@ def _value_and_gradient(theta: Array, model: Model, inputs: Inputs, data: Data, 
     return log_evidence(at, inputs, data, engine) + log_prior(at)
 
 
-def _mean_prior_variance(model: Model, X: Array) -> Array:
-    return jnp.mean(variances(model.kernel, X))
-
-
 def _pieces(theta: Array, model: Model, X: Array, data: Data) -> tuple[Array, Array, Array]:
     """K, the precisions and the targets: everything that reaches the dense solver."""
     at = with_free(model, theta)
-    sites = sites_of(at, X, data, jax.lax.stop_gradient(_mean_prior_variance(at, X)))
+    sites = sites_of(at, X, data, jax.lax.stop_gradient(typical_variance(at.kernel, X)))
     return covariance(at.kernel, X, X), sites.precision, sites.targets
 
 

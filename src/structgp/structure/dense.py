@@ -109,6 +109,14 @@ def variances(kernel: Kernel, X: Points) -> Float[Array, "N"]:
     return jax.vmap(lambda x: kernel.between(x, x))(X)
 
 
+def typical_variance(kernel: Kernel, X: Points) -> Float[Array, ""]:
+    """The mean of k(x, x) over some rows of X: a scale for what is too small to matter."""
+    return jnp.mean(variances(kernel, X[:: max(1, X.shape[0] // TYPICAL)]))
+
+
+TYPICAL = 64
+
+
 @jax.custom_vjp
 def squared_distances(X: Points, Z: Points) -> Any:
     """‖x − z‖² for all rows of X and Z, from the differences themselves: exact for close points."""

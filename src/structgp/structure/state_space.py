@@ -51,6 +51,11 @@ class StateSpace(Structure):
     rank: Int[Array, "N"]
     regular: bool = eqx.field(static=True)
     harmonics: int = eqx.field(static=True)
+    in_order: bool = eqx.field(static=True)
+
+    def in_time(self, values: Array) -> Array:
+        """Rows in the caller's order, put in the order of time."""
+        return values if self.in_order else values[self.order]
 
     def gaps(self) -> Float[Array, "N"]:
         """The distance of each place from the one before; the first has none."""
@@ -65,7 +70,7 @@ def state_space(kernel: Kernel, inputs: Inputs, harmonics: int) -> StateSpace | 
     chain = chain_of(kernel, Where(first, first, harmonics))
     if isinstance(chain, No):
         return chain
-    return StateSpace(kernel, chain, inputs.t, inputs.order, inputs.rank, inputs.regular, harmonics)
+    return StateSpace(kernel, chain, inputs.t, inputs.order, inputs.rank, inputs.regular, harmonics, inputs.in_order)
 
 
 @singledispatch

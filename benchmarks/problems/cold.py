@@ -1,0 +1,48 @@
+"""Cold start: a fresh process imports the library, fits 200 points in two dimensions and predicts them: see `cold s`."""
+
+import numpy as np
+
+from benchmarks.registry import Run, problem
+
+
+def make(N: int):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (N, 2))
+    return X, np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.standard_normal(N)
+
+
+COLD = problem(
+    name="cold-start",
+    about="import, fit and predict 200 points in two dimensions, Matérn-5/2 with two lengthscales: see `cold s`",
+    make=make,
+    sizes=(200,),
+    quick=(200,),
+)
+
+
+@COLD.method("structgp")
+def structgp(data):
+    import structgp as sg
+
+    gp = sg.GP(sg.Matern52(lengthscale=[1.0, 1.0]), likelihood=sg.Gaussian(0.1), mean=0.0)
+
+    def call():
+        fitted = gp.fit(*data)
+        return {"evidence": fitted.log_evidence, "first": float(fitted.predict(data[0]).mean[0])}
+
+    return Run(call)
+
+
+@COLD.method("scikit-learn", requires=("sklearn",))
+def scikit_learn(data):
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+    kernel = ConstantKernel() * Matern([1.0, 1.0], nu=2.5) + WhiteKernel(0.1)
+    model = GaussianProcessRegressor(kernel, normalize_y=True)
+
+    def call():
+        model.fit(*data)
+        return {"evidence": float(model.log_marginal_likelihood_value_), "first": float(model.predict(data[0])[0])}
+
+    return Run(call)
