@@ -212,8 +212,9 @@ class Kalman(Engine):
         settle = 0
         if inputs.regular and not accurate and len(inputs) >= LONG and everything and low == high:
             gap = (inputs.t[-1] - inputs.t[0]) / (len(inputs) - 1)
-            chain = _chain_at(kernel, float(inputs.t[0]), engine.harmonics)
-            settle = kalman_regular.settling_steps(chain, gap, 1 / low) or 0
+            chain = _chain_at(approximated(kernel, self.approximate), float(inputs.t[0]), engine.harmonics)
+            if not chain.varies:
+                settle = kalman_regular.settling_steps(chain, gap, 1 / low) or 0
         return Kalman(engine.harmonics, accurate, settle if settle < len(inputs) else 0, engine.parallel, self.approximate)
 
     def log_det_and_gram(self, structure: StateSpace, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
