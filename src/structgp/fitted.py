@@ -16,10 +16,10 @@ from .engines.basis import Weights, columns
 from .engines.cholesky import CholeskyConditional
 from .engines.kalman import KalmanConditional
 from .engines.plan import Plan
-from .inputs import Inputs, as_inputs
+from .inputs import Inputs, as_inputs, duplicates
 from .learn.maximise import Learning
 from .linalg.cholesky import lapack_threads
-from .parameters import as_numpy, leaves
+from .parameters import Leaf, as_numpy, leaves
 from .posterior import Conditional, Data, Moments, Prediction
 from .structure.derivatives import smoothness
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .gp import GP
     from .stream import Stream
 
+COUNTED = 20000  # rows up to which a summary counts those that repeat
 CHUNK_BYTES = 64e6  # size of the cross-covariance that prediction holds at a time
 
 
@@ -221,20 +222,7 @@ class Fitted:
         """A table of the parameters and an account of the fit."""
         rows = [("parameter", "value", "")]
         for leaf in leaves(self.gp):
-            note = (
-                "fixed"
-                if leaf.fixed
-                else f"tied to {leaf.follows}"
-                if leaf.follows
-                else f"prior {leaf.prior}"
-                if leaf.prior
-                else ""
-            )
-            if self.learning and leaf.path in {
-                name.rsplit("[", 1)[0] if np.ndim(leaf.value) else name for name in self.learning.at_bound
-            }:
-                note = (note + " at a bound").strip()
-            rows.append((leaf.path, np.array2string(np.asarray(leaf.value), precision=4, threshold=12), note))
+            rows.append((leaf.path, np.array2string(np.asarray(leaf.value), precision=4, threshold=12), self._remark(leaf)))
         width = max(len(name) for name, _, _ in rows)
         table = [f"{name:<{width}}  {value:>12}  {note}".rstrip() for name, value, note in rows]
         seen = int(np.sum(self.data.seen))
@@ -242,9 +230,24 @@ class Fitted:
         lines.append(f"engine         {self.plan.engine.name}, {self.plan.offers[0].quality}")
         if float(getattr(self.conditional, "jitter", 0.0)) > 0:
             lines.append(f"jitter         {float(self.conditional.jitter):.1e} was added to the prior variance")  # type: ignore[attr-defined]
+        repeated = duplicates(self.inputs) if len(self.inputs) <= COUNTED else 0
+        if repeated:
+            lines.append(f"inputs         {repeated} of {len(self.inputs)} rows repeat an earlier one")
         if self.learning:
             lines.append(f"learning       {self.learning}")
         return "\n".join(lines)
+
+    def _remark(self, leaf: Leaf) -> str:
+        """What is special about a parameter: fixed, tied, with a prior, at a bound."""
+        at_bound = self.learning.at_bound if self.learning else ()
+        bounded = leaf.path in {name.rsplit("[", 1)[0] if np.ndim(leaf.value) else name for name in at_bound}
+        remarks = {
+            "fixed": leaf.fixed,
+            f"tied to {leaf.follows}": leaf.follows,
+            f"prior {leaf.prior}": leaf.prior,
+            "at a bound": bounded,
+        }
+        return ", ".join(remark for remark, holds in remarks.items() if holds)
 
     def __repr__(self) -> str:
         return f"Fitted({self.gp!r}, {len(self.inputs)} places, log evidence {self.log_evidence:.6g})"
