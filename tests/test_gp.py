@@ -190,3 +190,9 @@ def test_weights_that_the_kernel_leaves_free_have_no_prior_mean():
 def test_variances_of_the_joint_are_not_negative():
     fitted = sg.GP(sg.SquaredExponential(1.0), sg.Gaussian(0.0)).condition(np.linspace(0, 1, zoo.N), np.zeros(zoo.N))
     assert (fitted.predict(np.linspace(0, 1, 50), covariance=True).variance >= 0).all()
+
+
+def test_a_summary_counts_repeated_rows():
+    repeated = np.concatenate([X, X[:2]])
+    assert "2 of 26 rows repeat an earlier one" in GP.condition(repeated, np.concatenate([Y, Y[:2]])).summary()
+    assert "repeat" not in GP.condition(X, Y).summary()
