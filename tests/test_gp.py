@@ -196,3 +196,10 @@ def test_a_summary_counts_repeated_rows():
     repeated = np.concatenate([X, X[:2]])
     assert "2 of 26 rows repeat an earlier one" in GP.condition(repeated, np.concatenate([Y, Y[:2]])).summary()
     assert "repeat" not in GP.condition(X, Y).summary()
+
+
+def test_the_equivalent_kernel_is_that_of_the_kernel_that_was_used():
+    t, y = np.linspace(0, 5, zoo.N), zoo.Y[1]
+    fitted = sg.GP(sg.SquaredExponential(), sg.Gaussian(0.1)).condition(t, y, approximate="state-space")
+    at = np.array([-0.5, 1.3, 5.5])
+    np.testing.assert_allclose(fitted.equivalent_kernel(at) @ np.ravel(y), fitted.predict(at).mean, rtol=1e-9, atol=1e-11)

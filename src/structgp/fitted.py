@@ -325,8 +325,9 @@ class Fitted:
         return np.asarray(parts[0])[order], np.asarray(parts[1])[order]
 
     def _by_matrix(self) -> Fitted:
-        """The same process by the whole covariance matrix."""
-        return self.gp._conditioned(self.inputs, self.data, self.gp.plan(self.inputs, "dense"))
+        """The same process, of the kernel that was really used, by the whole covariance matrix."""
+        gp = self.gp.replace(kernel=as_numpy(self.conditional.kernel))  # type: ignore[attr-defined]
+        return gp._conditioned(self.inputs, self.data, gp.plan(self.inputs, "dense"))
 
 
 @functools.partial(jax.jit, static_argnames=("n", "T"))
