@@ -197,3 +197,25 @@ declare("markov-regular", "Matérn-3/2 at evenly spaced times", series(M32, regu
 for states, terms in SUMS.items():
     size = (5000,) if states > 12 else (20000,)
     declare(f"markov-{states}", f"a sum of Matérns with {states} states", series(terms), True, size, False)
+
+FIT = problem(
+    name="markov-fit",
+    about="time series, Matérn-5/2 at irregular times: three parameters learned from a data-driven start, float64",
+    make=series(M52),
+    sizes=(10**5, 10**6),
+    quick=(2000,),
+    score=lambda data, results: {name: dict(result) for name, result in results.items()},
+    repeat=1,
+    calls=1,
+)
+
+
+@FIT.method("structgp")
+def structgp_fit(data: Series) -> Run:
+    gp = gp_of(data)
+
+    def call() -> Result:
+        fitted = gp.fit(data.t, data.y, restarts=0)
+        return {"evaluations": fitted.learning.evaluations, "evidence": fitted.log_evidence}
+
+    return Run(call)
