@@ -129,6 +129,23 @@ class Simplex(Support):
 
 
 @dataclasses.dataclass(frozen=True)
+class Increasing(Support):
+    """Numbers each greater than the one before, by the first and the logarithms of the gaps."""
+
+    def constrain(self, free: Any) -> Any:
+        xp = library(free)
+        return xp.cumsum(xp.concatenate([free[..., :1], xp.exp(free[..., 1:])], axis=-1), axis=-1)
+
+    def free(self, value: Any) -> Any:
+        xp = library(value)
+        return xp.concatenate([value[..., :1], xp.log(xp.diff(value, axis=-1))], axis=-1)
+
+    def problem(self, value: np.ndarray) -> str | None:
+        fine = value.ndim > 0 and np.isfinite(value).all() and (np.diff(value, axis=-1) > 0).all()
+        return None if fine else "must be numbers in increasing order"
+
+
+@dataclasses.dataclass(frozen=True)
 class Orthonormal(Support):
     """Matrices with orthonormal columns (or a unit vector), by the QR factor of any matrix of the same shape."""
 
@@ -154,6 +171,7 @@ positive = Positive()
 nonnegative = Nonnegative()
 unit_interval = Interval()
 simplex = Simplex()
+increasing = Increasing()
 orthonormal = Orthonormal()
 
 

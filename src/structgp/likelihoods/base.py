@@ -1,33 +1,190 @@
-"""How one observation arises from the latent value seen there."""
+"""How one observation arises from the latent value seen there.
+
+A likelihood of your own needs `log_prob(y, f)` and nothing else to be learned from; `moments(f)` and `cumulative(y, f)` add the
+mean, the variance and the quantiles of new observations. Everything is element by element: y and f broadcast.
+"""
 
 from __future__ import annotations
 
 import abc
-from typing import Any
+import functools
+import inspect
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from .._types import Numbers
+from ..linalg import quadrature
 from ..parameters import Parametrised
 
 
 class Likelihood(Parametrised):
-    """p(y | f), and what it makes of a Gaussian belief about f."""
+    """p(y | f), and what it makes of a Gaussian belief about f.
+
+    `extra` is one number for each observation whose meaning `extra_name` states: exposure, number of trials, censored or not.
+    """
+
+    extra_name: ClassVar[str | None] = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = cls.__dict__.get("log_prob")
+        if own is not None and "extra" not in inspect.signature(own).parameters:
+            cls.log_prob = _without_extra(own)  # type: ignore[method-assign]
+
+    @property
+    def latents(self) -> int:
+        """How many latent values one observation sees."""
+        return 1
+
+    @property
+    def log_concave(self) -> bool:
+        """Whether log p(y | f) is concave in f for every y."""
+        return False
+
+    @property
+    def default_inference(self) -> str:
+        """The method that is dependable for this likelihood."""
+        return "ep" if self.log_concave else "variational"
 
     @abc.abstractmethod
-    def log_prob(self, y: Numbers, f: Numbers) -> Numbers:
+    def log_prob(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> Numbers:
         """log p(y | f), element by element."""
 
-    @abc.abstractmethod
-    def observed(self, mean: Numbers, variance: Numbers) -> tuple[Numbers, Numbers]:
-        """Mean and variance of y when f ~ N(mean, variance)."""
+    def check(self, y: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
+        """The observations as `log_prob` wants them, or an error that says what is wrong; NaN is a missing one."""
+        self.check_extra(extra, np.shape(y))
+        return numeric(self, y)
 
-    @abc.abstractmethod
-    def log_predictive(self, y: Numbers, mean: Numbers, variance: Numbers) -> Numbers:
-        """log ∫ p(y | f) N(f; mean, variance) df."""
+    def check_extra(self, extra: Any, shape: tuple[int, ...]) -> None:
+        """Refuse extra numbers that this likelihood does not take."""
+        if extra is not None and self.extra_name is None:
+            raise ValueError(f"{type(self).__name__} takes no extra numbers for its observations: leave them out")
+        if extra is not None and np.shape(extra) not in ((), shape):
+            raise ValueError(f"{self.extra_name} needs one number for each observation: shape {shape}, got {np.shape(extra)}")
 
-    @abc.abstractmethod
-    def quantile(self, q: Numbers, mean: Numbers, variance: Numbers) -> Numbers:
-        """The value that y stays below with probability q, when f ~ N(mean, variance)."""
+    def moments(self, f: Numbers, extra: Numbers = 1.0) -> tuple[Numbers, Numbers]:
+        """Mean and variance of y given f."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what y is on average: define moments(f, extra=1.0)")
 
-    @abc.abstractmethod
-    def sample(self, rng: Any, f: Any) -> Any:
+    def cumulative(self, y: Any, f: Any, extra: Any = 1.0) -> Any:
+        """P(Y ≤ y | f), on the host."""
+        raise NotImplementedError(f"{type(self).__name__} has no quantiles: define cumulative(y, f, extra=1.0), P(Y ≤ y | f)")
+
+    def sample(self, rng: np.random.Generator, f: Any, extra: Any = 1.0) -> np.ndarray:
         """Observations drawn at latent values f (on the host)."""
+        raise NotImplementedError(f"{type(self).__name__} cannot be drawn from: define sample(rng, f, extra=1.0)")
+
+    def suggested(self, y: np.ndarray, extra: np.ndarray | None, noisy: float) -> tuple[Likelihood, float, float]:
+        """Where learning may start when this part of the spread is noise: the likelihood, and the level and variance of f."""
+        return self, 0.0, 0.6 + 4 * noisy
+
+    # what inference asks
+
+    def derivatives(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> tuple[Numbers, Numbers, Numbers]:
+        """log p(y | f), its slope in f, and W, minus its second derivative."""
+        value, slope, second = quadrature.with_derivatives(lambda f: self.log_prob(y, f, extra), f)
+        return value, slope, -second
+
+    def curvature_bound(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> Numbers:
+        """A positive stand-in for W with which a Newton step still ascends."""
+        return jnp.maximum(self.derivatives(y, f, extra)[2], 1e-8)
+
+    def log_tilted(self, y: Numbers, mean: Numbers, variance: Numbers, power: Numbers = 1.0, extra: Numbers = 1.0) -> Numbers:
+        """log ∫ N(f; mean, variance) p(y | f)^power df, by quadrature around the peak unless there is something better."""
+        return quadrature.log_integral(*self._integral(y, mean, variance, power, extra))
+
+    def tilted_derivatives(
+        self, y: Numbers, mean: Numbers, variance: Numbers, power: Numbers = 1.0, extra: Numbers = 1.0
+    ) -> tuple[Numbers, Numbers, Numbers]:
+        """`log_tilted`, its slope in the mean, and minus its second derivative."""
+        if type(self).log_tilted is Likelihood.log_tilted:
+            value, slope, second = quadrature.log_integral_derivatives(*self._integral(y, mean, variance, power, extra))
+        else:
+            tilted = lambda mean: self.log_tilted(y, mean, variance, power, extra)
+            value, slope, second = quadrature.with_derivatives(tilted, mean)
+        return value, slope, -second
+
+    def _integral(self, y: Any, mean: Any, variance: Any, power: Any, extra: Any) -> tuple[Any, Any, Any, quadrature.Rule]:
+        parts = self, y, power, extra
+        rule = quadrature.around_peak(factor(*held(parts)), *held((mean, variance)))
+        return factor(*parts), mean, variance, rule
+
+    def expected_log_prob(self, y: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
+        """∫ N(f; mean, variance) log p(y | f) df."""
+        parts = self, y, 1.0, extra
+        rule = quadrature.around_mean(factor(*held(parts)), *held((mean, variance)))
+        return quadrature.expectation(factor(*parts), mean, variance, rule)
+
+    # what prediction asks
+
+    def observed(self, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> tuple[Numbers, Numbers]:
+        """Mean and variance of y when f ~ N(mean, variance)."""
+        first = lambda f: self.moments(f, extra)[0]
+        rule = quadrature.around_mean(first, mean, variance)
+        average = quadrature.expectation(first, mean, variance, rule)
+
+        def spread(f: Any) -> Any:
+            expected, within = self.moments(f, extra)
+            return within + (expected - average) ** 2
+
+        return average, quadrature.expectation(spread, mean, variance, rule)
+
+    def log_predictive(self, y: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
+        """log ∫ p(y | f) N(f; mean, variance) df."""
+        return self.log_tilted(y, mean, variance, 1.0, extra)
+
+    def predictive_cumulative(self, y: Any, mean: Any, variance: Any, extra: Any = 1.0) -> np.ndarray:
+        """P(Y ≤ y) when f ~ N(mean, variance), on the host."""
+        return quadrature.host_expectation(lambda f: self.cumulative(y, f, extra), mean, variance, self.landmarks(y, extra))
+
+    def landmarks(self, y: Any, extra: Any = 1.0) -> list[Any]:
+        """Latent values between which P(Y ≤ y | f), as a function of f, does not change its shape."""
+        return []
+
+    def quantile(self, q: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
+        """The value that y stays below with probability q, when f ~ N(mean, variance)."""
+        return quadrature.bisect(lambda y: self.predictive_cumulative(y, mean, variance, extra), q)
+
+
+def held(parts: Any) -> Any:
+    """The same values as constants for differentiation."""
+    return jax.tree_util.tree_map(jax.lax.stop_gradient, parts)
+
+
+def is_one(power: Any) -> bool:
+    """Whether a power is the number 1, known before anything is compiled."""
+    return isinstance(power, (int, float)) and power == 1
+
+
+def numeric(likelihood: Likelihood, y: Any) -> np.ndarray:
+    """Observations as float64; infinite ones are refused."""
+    values = np.asarray(y, dtype=np.float64)
+    wrong = np.isinf(values)
+    if wrong.any():
+        raise ValueError(f"{type(likelihood).__name__} needs finite observations, got {first_few(values, wrong)}: drop them")
+    return values
+
+
+def first_few(values: np.ndarray, wrong: np.ndarray) -> str:
+    """The first of the values that are wrong, and where they stand."""
+    places = np.flatnonzero(np.ravel(wrong))
+    shown = ", ".join(f"{np.ravel(values)[i]:g} (row {i})" for i in places[:3])
+    return shown + (f" and {len(places) - 3} more" if len(places) > 3 else "")
+
+
+def factor(likelihood: Likelihood, y: Any, power: Any, extra: Any) -> quadrature.Function:
+    """The logarithm of what a Gaussian belief about f is multiplied by."""
+    return lambda f: power * likelihood.log_prob(y, f, extra)
+
+
+def _without_extra(log_prob: Any) -> Any:
+    """A `log_prob(y, f)` that may be called with extra numbers, which it does not need."""
+
+    @functools.wraps(log_prob)
+    def wrapped(self: Any, y: Any, f: Any, extra: Any = 1.0) -> Any:
+        return log_prob(self, y, f)
+
+    return wrapped

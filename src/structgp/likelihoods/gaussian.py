@@ -19,18 +19,43 @@ class Gaussian(Likelihood):
 
     noise: Numbers = parameter(1.0, nonnegative)
 
-    def log_prob(self, y: Numbers, f: Numbers) -> Numbers:
-        return -0.5 * ((y - f) ** 2 / self.noise + jnp.log(2 * jnp.pi * self.noise))
+    @property
+    def log_concave(self) -> bool:
+        return True
 
-    def observed(self, mean: Numbers, variance: Numbers) -> tuple[Numbers, Numbers]:
+    def log_prob(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> Numbers:
+        return log_normal(y - f, self.noise)
+
+    def log_tilted(self, y: Numbers, mean: Numbers, variance: Numbers, power: Numbers = 1.0, extra: Numbers = 1.0) -> Numbers:
+        # N(y; f, s)^p = (2πs)^((1−p)/2) p^(−½) N(y; f, s/p), written so that p = 0 is harmless
+        total = power * variance + self.noise
+        quadratic = power * (y - mean) ** 2 / total + jnp.log(total / self.noise) + power * jnp.log(2 * jnp.pi * self.noise)
+        return -0.5 * quadratic
+
+    def expected_log_prob(self, y: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
+        return self.log_prob(y, mean) - 0.5 * variance / self.noise
+
+    def suggested(self, y: np.ndarray, extra: np.ndarray | None, noisy: float) -> tuple[Likelihood, float, float]:
+        spread = float(np.mean(np.var(y, axis=0))) if len(y) > 1 else 1.0
+        spread = spread if spread > 0 else 1.0
+        return Gaussian(noisy * spread), float(np.mean(y)) if len(y) else 0.0, spread * (1 - noisy)
+
+    def moments(self, f: Numbers, extra: Numbers = 1.0) -> tuple[Numbers, Numbers]:
+        return f, self.noise
+
+    def observed(self, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> tuple[Numbers, Numbers]:
         return mean, variance + self.noise
 
-    def log_predictive(self, y: Numbers, mean: Numbers, variance: Numbers) -> Numbers:
-        total = variance + self.noise
-        return -0.5 * ((y - mean) ** 2 / total + jnp.log(2 * jnp.pi * total))
+    def log_predictive(self, y: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
+        return log_normal(y - mean, variance + self.noise)
 
-    def quantile(self, q: Numbers, mean: Numbers, variance: Numbers) -> Numbers:
+    def quantile(self, q: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
         return mean + ndtri(q) * jnp.sqrt(variance + self.noise)
 
-    def sample(self, rng: np.random.Generator, f: Any) -> np.ndarray:
+    def sample(self, rng: np.random.Generator, f: Any, extra: Any = 1.0) -> np.ndarray:
         return f + np.sqrt(self.noise) * rng.standard_normal(np.shape(f))
+
+
+def log_normal(r: Numbers, variance: Numbers) -> Numbers:
+    """log N(r; 0, variance)."""
+    return -0.5 * (r**2 / variance + jnp.log(2 * jnp.pi * variance))
