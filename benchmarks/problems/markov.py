@@ -82,10 +82,11 @@ def structgp_value(data: Series) -> Run:
     with jax.enable_x64(True):
         engine = objective.engine.specialised(objective.model, objective.inputs, objective.data)
         evaluate = jax.jit(functools.partial(log_evidence, engine=engine))
+        on_device = jax.device_put((objective.inputs, objective.data))
 
     def call() -> Result:
         with jax.enable_x64(True):
-            return {"evidence": float(evaluate(objective.model, objective.inputs, objective.data))}
+            return {"evidence": float(evaluate(objective.model, *on_device))}
 
     return Run(call)
 
@@ -217,5 +218,28 @@ def structgp_fit(data: Series) -> Run:
     def call() -> Result:
         fitted = gp.fit(data.t, data.y, restarts=0)
         return {"evaluations": fitted.learning.evaluations, "evidence": fitted.log_evidence}
+
+    return Run(call)
+
+
+SMOOTH = problem(
+    name="markov-smooth",
+    about="time series, Matérn-3/2 at irregular times: evidence and every smoothed state, and predictions from them, float64",
+    make=series(M32),
+    sizes=(10**5, 10**6, 10**7),
+    quick=(2000,),
+    score=lambda data, results: {name: dict(result) for name, result in results.items()},
+    repeat=1,
+    calls=1,
+)
+
+
+@SMOOTH.method("structgp")
+def structgp_smooth(data: Series) -> Run:
+    gp, between = gp_of(data), 0.5 * (data.t[1:] + data.t[:-1])[:: max(1, len(data.t) // 1000)]
+
+    def call() -> Result:
+        fitted = gp.condition(data.t, data.y)
+        return {"evidence": fitted.log_evidence, "mean sd": float(np.mean(fitted.predict(between).sd))}
 
     return Run(call)

@@ -248,31 +248,44 @@ def test_samples_have_the_right_moments():
     key = jax.random.key(0)
     prior = np.asarray(kalman_smooth.prior_samples(chain, gaps, key, 20_000))[:, 0]
     np.testing.assert_allclose(np.cov(prior), dense(chain, gaps), atol=0.08)
-    z = np.asarray(kalman_smooth.posterior_samples(chain, gaps, w, y, key, 20_000))[:, 0]
-    mean, variance = kalman_smooth.smooth(chain, gaps, w, y).marginals()
-    np.testing.assert_allclose(z.mean(1), mean[:, 0], atol=0.03)
-    np.testing.assert_allclose(z.var(1), variance, atol=0.04)
+    smoothed = kalman_smooth.smooth(chain, gaps, w, y)
+    mean, variance = smoothed.marginals()
+    lag = kalman_smooth.lag_one(chain, gaps, smoothed)[:, 0, 0]
+    for draw in (kalman_smooth.posterior_samples, kalman_smooth.backward_samples):
+        z = np.asarray(draw(chain, gaps, w, y, key, 20_000))[:, 0]
+        np.testing.assert_allclose(z.mean(1), mean[:, 0], atol=0.03)
+        np.testing.assert_allclose(z.var(1), variance, atol=0.04)
+        np.testing.assert_allclose(np.diagonal(np.cov(z), 1), lag, atol=0.04)
 
 
-@pytest.mark.parametrize("name", ["matern52"])
-def test_regular_spacing_is_the_same_evidence(name):
-    chain, n = make(name), 700
-    T = np.random.default_rng(1).normal(size=(n, 2))
+@functools.cache
+def total(f):
+    """A sum of everything that f gives, and its gradient in everything that goes in."""
+    summed = lambda *a: (lambda r: 0.7 * r[0] + jnp.sum(r[1] * WEIGHTS))(f(*a))
+    return jax.jit(jax.value_and_grad(summed, argnums=(0, 1, 2, 3)))
+
+
+@pytest.mark.parametrize("missing", [[], [0, 1], [300, 301, 690]])
+def test_regular_spacing_is_the_same_evidence(missing):
+    """Also where values are missing: the filter moves again after each, and settles again."""
+    chain, n = make("matern52"), 1003
+    T, seen = np.random.default_rng(1).normal(size=(n, 2)), np.ones(n, bool)
+    seen[missing] = False
     settle = kalman_regular.settling_steps(chain, 0.3, 4.0)
-    assert settle is not None
-    assert settle < n
-
-    def total(f):
-        return jax.jit(
-            jax.value_and_grad(lambda *a: (lambda r: 0.7 * r[0] + jnp.sum(r[1] * WEIGHTS))(f(*a)), argnums=(0, 1, 2, 3))
-        )
-
-    spread = lambda v: jnp.broadcast_to(v, (n,))
-    slow = total(lambda c, g, w, T: kalman.evidence(c, spread(g), spread(w), T))(chain, 0.3, 4.0, T)
-    fast = total(lambda c, g, w, T: kalman_regular.evidence(c, g, w, T, settle=settle))(chain, 0.3, 4.0, T)
+    exact = kalman_regular.exact_blocks(seen, settle)
+    assert exact * kalman_regular.BLOCK < n / 2
+    places = lambda w: jnp.where(seen, w, 0.0)
+    slow = total(lambda c, g, w, T: kalman.evidence(c, jnp.broadcast_to(g, (n,)), places(w), T))(chain, 0.3, 4.0, T)
+    fast = total(lambda c, g, w, T: kalman_regular.evidence(c, g, places(w), T, settle=settle, exact=16))(chain, 0.3, 4.0, T)
     close(fast, slow, 1e-10)
-    unsettled = kalman_regular.evidence(chain, jnp.asarray(0.3), jnp.asarray(4.0), T, settle=4)
-    np.testing.assert_allclose(unsettled[0], kalman.evidence(chain, spread(0.3), spread(4.0), T)[0], rtol=1e-12)
+
+
+def test_a_gain_that_has_not_settled_is_not_used():
+    chain, n = make("matern52"), 1003
+    T = np.random.default_rng(1).normal(size=(n, 1))
+    regular = jax.jit(functools.partial(kalman_regular.evidence, settle=16, exact=1))
+    unsettled = regular(chain, 0.01, jnp.full(n, 4.0), T)
+    close(unsettled, kalman.evidence(chain, jnp.full(n, 0.01), jnp.full(n, 4.0), T), 1e-12)
     assert kalman_regular.settling_steps(chain, 1e-6, 1e-3) is None
 
 

@@ -31,6 +31,7 @@ class Objective:
         with jax.enable_x64(True):  # on the device once, not at every evaluation
             self._inputs, self._data = jax.device_put((inputs, data))
             self._X = jnp.asarray(self._inputs.points)
+            self.grain = engine.specialised(model, inputs, data).grain
         self._on_host = isinstance(engine, Cholesky) and jax.default_backend() == "cpu"
 
     @double_precision
@@ -58,7 +59,8 @@ def log_evidence(model: Model, inputs: Inputs, data: Data, engine: Engine) -> Fl
     X = jnp.asarray(inputs.points)
     sites = sites_of(model, X, data, typical_variance(model.kernel, X))
     log_det, gram = engine.log_det_and_gram(engine.form(model.kernel, inputs), sites)
-    return integrate(model, log_det, gram, jnp.sum(data.seen), data.y.shape[1], X.shape[1])[0]
+    seen = jnp.sum(data.seen, dtype=jnp.int32)  # eight bytes for each would cost as much as a pass over the data
+    return integrate(model, log_det, gram, seen, data.y.shape[1], X.shape[1])[0]
 
 
 @functools.partial(jax.jit, static_argnames="engine")

@@ -28,6 +28,13 @@ class Scaled(Chain):
     def generator(self):
         return self.chain.generator()
 
+    @property
+    def pace(self):
+        return self.chain.pace
+
+    def clock(self, gap):
+        return self.chain.clock(gap)
+
     def transition(self, gap):
         return self.chain.transition(gap)
 

@@ -46,6 +46,15 @@ class Chain(eqx.Module):
         return len(self.row)
 
     @property
+    def pace(self) -> np.ndarray | None:
+        """G, constant, if A(gap) = exp(G u) with u = `clock(gap)`."""
+        return None
+
+    def clock(self, gap: Float[Array, "*gaps"]) -> Float[Array, "*gaps"]:
+        """u, for a chain that has a `pace`."""
+        raise NotImplementedError(f"{type(self).__name__} has no clock")
+
+    @property
     def varies(self) -> bool:
         """Whether H depends on the place, so that `rows` says what is observed and `row` only what may be."""
         return False

@@ -61,8 +61,15 @@ class Matern(Chain):
     def generator(self):
         return self.rate * matern_sde.generator(self.states)
 
+    @property
+    def pace(self):
+        return matern_sde.generator(self.states)
+
+    def clock(self, gap):
+        return self.rate * gap
+
     def transition(self, gap):
-        return matern_sde.transition(self.rate * gap, self.states)
+        return matern_sde.transition(self.clock(gap), self.states)
 
     def noise(self, gap):
         return self.variance * matern_sde.noise(self.rate * gap, self.states)

@@ -8,6 +8,9 @@ Sites may also be given in natural parameters, factors exp(h f − ½ w f²) wit
 
     log_det = log |I + K W|,    gram = hᵀ (K⁻¹ + W)⁻¹ h.
 
+Before later sites are seen, negative ones may leave no density (d < 0 below): the algebra holds all the same. How many
+negative eigenvalues K⁻¹ + W has can be counted on the way: the places with d < 0 and w < 0 less those with d < 0 and w > 0.
+
 The observed value is the first coordinate of the state (`chain_algebra.observed_first`). One step, from the filtered (m, P) of
 the neighbour:
 
@@ -25,7 +28,8 @@ of T) and N, both 0 after the last point, which are also the smoother's variable
 With cotangents l of log_det and M = G + Gᵀ of gram, s = −1 (s = +1 for natural sites) and σ(r, N) = ½ s r M rᵀ + l N,
 the cotangents of m⁻ and P⁻ are s r⁻M and S = σ(r⁻, N⁻); those of A are s r⁻M mᵀ + 2 S X and of Q are S. In the
 difference form V collects S − AᵀSA at each place, which telescopes to Σ σ(r⁻, N⁻) − σ(r, N). JAX maps all this to the
-chain's numbers and to the gaps.
+chain's numbers and to the gaps. Where A = exp(G u) with a constant G, all that reaches A comes to one number a place, the
+cotangent ⟨G, s r⁻M m⁻ᵀ + 2 S (P⁻ − V)⟩ of u.
 
 Only the state at the beginning of each segment is kept for the adjoint; inside a segment the filter runs again.
 Transitions and their derivatives are computed for all places of a segment at once.
@@ -102,10 +106,10 @@ def reach(form, options, V, m, P, A, Q):
 
 def see(form, options, m, P, w, t):
     """(m, P) from (m⁻, P⁻) and a site, and k."""
-    d = 1.0 + w * P[..., :1, :1]
-    k = P[..., :, :1] / d
+    first, shrink = P[..., :, :1], 1.0 / (1.0 + w * P[..., :1, :1])
+    k = first * shrink
     e = _innovation(options, w, t, m[..., :1, :])
-    return m + k * e, form.set_first(P - (w * d) * k * k.mT, k), k
+    return m + first * (shrink * e), form.set_first(P - (w * shrink) * (first * first.mT), k), k
 
 
 def _innovation(options, w, t, mean):
@@ -151,30 +155,38 @@ def unpack_state(form, state):
     return form.unpack(state[0]), form.unpack_symmetric(state[1])
 
 
-def _run_filter(form, options, V, state, xs, keep):
-    """Over a segment: the last state; at each place (P⁻₁₁, m⁻₁) and, to `keep` for the adjoint, (m, X, k)."""
+def _run_filter(form, options, V, state, xs, keep=None):
+    """Over a segment: the last state; at each place (P⁻₁₁, m⁻₁) and what the adjoint needs, (m, X, k) or (m⁻, P⁻)."""
 
     def body(state, x):
         A, Q, w, t = read(form, x)
         m, P = unpack_state(form, state)
         m_, P_, X = reach(form, options, V, m, P, A, Q)
         m_new, P_new, k = see(form, options, m_, P_, w, t)
-        kept = tuple(form.pack(a) for a in (m, X, k)) if keep else ()
+        kept = ()
+        if keep == "moves":
+            kept = form.pack(m), form.pack(X), form.pack(k)
+        elif keep == "clock":
+            kept = pack_state(form, m_, P_)
         return pack_state(form, m_new, P_new), ((form.pack(P_[..., :1, :1]), form.pack(m_[..., :1, :])), kept)
 
     return lax.scan(body, state, xs)
 
 
 def _sums(options, w, T, p, mean):
-    """A segment's terms of (log_det, gram), from (place, column) arrays."""
-    w = w[:, None]
+    """(log_det, gram) of some places, from (place, column) arrays."""
+    return _sums_along(options, w, T.T, p[:, 0], mean.T)
+
+
+def _sums_along(options, w, T, p, mean):
+    """The same from T and mean with places last: long rows are what loops over places run along."""
     d = 1.0 + w * p
-    outer = lambda a, b: jnp.sum(a[:, :, None] * b[:, None, :], 0)
+    outer = lambda a, b: jnp.sum(a[:, None] * b[None], -1)
     if options.natural:
         cross = outer(T / d, mean)
-        return jnp.sum(jnp.log(d)), cross + cross.T - outer(w / d * mean, mean) + outer(p / d * T, T)
-    e = T - mean
-    return jnp.sum(jnp.where(w > 0, jnp.log(d / jnp.where(w > 0, w, 1.0)), 0.0)), outer(w / d * e, e)
+        return jnp.sum(jnp.log(jnp.abs(d))), cross + cross.T - outer(w / d * mean, mean) + outer(p / d * T, T)
+    e, precision = T - mean, w / d
+    return -jnp.sum(jnp.log(jnp.where(w > 0, precision, 1.0))), outer(precision * e, e)
 
 
 def _forward(chain, options, gaps, precision, columns):
@@ -185,15 +197,20 @@ def _forward(chain, options, gaps, precision, columns):
     def segment(state, x):
         gaps, w, T = x
         xs = stream(form, options, _moves(chain, gaps, options), w, T)
-        last, ((p, mean), _) = _run_filter(form, options, V, state, xs, keep=False)
-        column = lambda M: jnp.moveaxis(form.array(form.unpack(M))[0], 0, -1)
-        return last, (state, _sums(options, w, T, column(p), column(mean)))
+        last, (seen, _) = _run_filter(form, options, V, state, xs)
+        p, mean = (form.array(form.unpack(x))[0] for x in seen)
+        return last, (state, _sums_along(options, w, T.T, p[0], mean))
 
     P = chain.start().astype(columns.dtype)
     m = jnp.zeros((chain.size, columns.shape[-1]), columns.dtype)
     first = pack_state(form, form.of(m), form.of(0.5 * (P + P.T)))
     _, (begins, (log_dets, grams)) = lax.scan(jax.checkpoint(segment), first, (gaps, precision, columns))
     return (jnp.sum(log_dets), jnp.sum(grams, 0)), begins
+
+
+def _column(form, x):
+    """(place, column) from what a loop gave for its places."""
+    return jnp.moveaxis(form.array(form.unpack(x))[0], 0, -1)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -217,21 +234,16 @@ def _evidence_bwd(static, kept, cotangents):
     chain = jax.tree.unflatten(treedef, leaves)
     form = form_of(chain.size, columns.shape[-1])
     l, M = cotangents[0], cotangents[1] + cotangents[1].T
-    moves_of = lambda leaves, gaps: _moves(jax.tree.unflatten(treedef, leaves), gaps, options)
     V = base(form, chain, options)
+    by_clock = chain.pace is not None and not options.accurate
+    backwards = _back_by_clock if by_clock else _back_by_moves
 
     def segment(carry, x):
         state, leaves_bar = carry
         begin, gaps, w, T = x
-        moves, pull = jax.vjp(moves_of, leaves, gaps)
-        xs = stream(form, options, moves, w, T)
-        _, (seen, kept) = _run_filter(form, options, V, begin, xs, keep=True)
-        state, (A_bar, Q_bar, kr, kNk) = _run_adjoint(form, options, l, M, state, (xs, seen, kept))
-        Q_bar = form.array(form.unpack_symmetric(Q_bar)) if options.accurate else None
-        more, gaps_bar = pull((form.array(form.unpack(A_bar)), Q_bar))
-        column = lambda x: jnp.moveaxis(form.array(form.unpack(x))[0], 0, -1)
-        sites_bar = _site_cotangents(options, l, M, w, T, *(column(x) for x in (*seen, kr, kNk)))
-        return (state, jax.tree.map(jnp.add, leaves_bar, more)), (gaps_bar, *sites_bar)
+        state, bars, seen, kr, kNk = backwards(static, form, V, l, M, leaves, state, begin, gaps, w, T)
+        sites_bar = _site_cotangents(options, l, M, w, T, *(_column(form, x) for x in (*seen, kr, kNk)))
+        return (state, jax.tree.map(jnp.add, leaves_bar, bars[0])), (bars[1], *sites_bar)
 
     D, C = chain.size, columns.shape[-1]
     zero = lambda *shape: form.of(jnp.zeros(shape, columns.dtype))
@@ -247,6 +259,30 @@ def _evidence_bwd(static, kept, cotangents):
 _evidence_adjoint.defvjp(_evidence_fwd, _evidence_bwd)
 
 
+def _back_by_moves(static, form, V, l, M, leaves, state, begin, gaps, w, T):
+    """One segment backwards: (r, N) before it, the cotangents of leaves and gaps, and what those of the sites need."""
+    treedef, options = static
+    moves, pull = jax.vjp(lambda leaves, gaps: _moves(jax.tree.unflatten(treedef, leaves), gaps, options), leaves, gaps)
+    xs = stream(form, options, moves, w, T)
+    _, (seen, kept) = _run_filter(form, options, V, begin, xs, keep="moves")
+    state, (A_bar, Q_bar, kr, kNk) = _run_adjoint(form, options, l, M, state, (xs, seen, kept))
+    Q_bar = form.array(form.unpack_symmetric(Q_bar)) if options.accurate else None
+    return state, pull((form.array(form.unpack(A_bar)), Q_bar)), seen, kr, kNk
+
+
+def _back_by_clock(static, form, V, l, M, leaves, state, begin, gaps, w, T):
+    """The same for a chain with a clock, in the difference form."""
+    treedef, options = static
+    chain = jax.tree.unflatten(treedef, leaves)
+    _, pull = jax.vjp(lambda leaves, gaps: jax.tree.unflatten(treedef, leaves).clock(gaps), leaves, gaps)
+    xs = stream(form, options, _moves(chain, gaps, options), w, T)
+    _, (_, kept) = _run_filter(form, options, V, begin, xs, keep="clock")
+    m_, P_ = unpack_state(form, kept)
+    seen = form.pack(P_[..., :1, :1]), form.pack(m_[..., :1, :])
+    state, (u_bar, kr, kNk) = _run_clock_adjoint(form, options, l, M, chain.pace, V, state, (xs, kept))
+    return state, pull(form.array(form.unpack(u_bar))[0, 0]), seen, kr, kNk
+
+
 def _sign(options):
     return 1.0 if options.natural else -1.0
 
@@ -259,11 +295,11 @@ def _cross(row):
 
 def unsee(form, options, r, N, w, t, k, p, mean):
     """(r⁻, N⁻) from (r, N) after the place, and kᵀr, kᵀNk."""
-    d = 1.0 + w * p
+    shrink = 1.0 / (1.0 + w * p)
     Nk, kr = form.product(N, k), form.product(k.mT, r)
     kNk = form.product(k.mT, Nk)
-    r_ = form.add_first_row(r, _innovation(options, w, t, mean) / d - w * kr)
-    return r_, form.add_cross(N, -w * Nk, w / d + w * w * kNk), kr, kNk
+    r_ = form.add_first_row(r, _innovation(options, w, t, mean) * shrink - w * kr)
+    return r_, form.add_cross(N, -w * Nk, w * (shrink + w * kNk)), kr, kNk
 
 
 def _run_adjoint(form, options, l, M, state, xs):
@@ -277,16 +313,43 @@ def _run_adjoint(form, options, l, M, state, xs):
         rM = form.product(r_, M)
         S = (0.5 * s) * form.product(rM, r_.mT) + l * N_
         A_bar = s * form.product(rM, m.mT) + 2.0 * form.product(S, X)
-        # the telescoped cotangent of V: σ(r⁻, N⁻) − σ(r, N) is zero but for its first row and column
         V_row = form.unpack(state[2])
         if not options.accurate:
-            top = lambda x: x[..., :1, :]
-            V_row = V_row + top(S) - (0.5 * s) * form.product(form.product(top(r), M), r.mT) - l * top(N)
+            V_row = V_row + _first_row_of_change(form, s, l, M, (r, N), (r_, N_))
         out = form.pack(A_bar), form.pack_symmetric(S) if options.accurate else None, form.pack(kr), form.pack(kNk)
         N = form.product(form.product(A.mT, N_), A)
         return (*pack_state(form, form.product(A.mT, r_), N), form.pack(V_row)), out
 
     return lax.scan(body, state, xs, reverse=True)
+
+
+def _run_clock_adjoint(form, options, l, M, pace, V, state, xs):
+    """As `_run_adjoint`, from (m⁻, P⁻); at each place the cotangent of u, and kᵀr and kᵀNk."""
+    s, M, l = _sign(options), form.of(M), form.of(l[None, None])
+
+    def body(state, x):
+        (A, _, w, t), (m_, P_) = read(form, x[0]), unpack_state(form, x[1])
+        p, mean = P_[..., :1, :1], m_[..., :1, :]
+        r, N = unpack_state(form, state[:2])
+        r_, N_, kr, kNk = unsee(form, options, r, N, w, t, P_[..., :, :1] * (1.0 / (1.0 + w * p)), p, mean)
+        rM = form.product(r_, M)
+        S = form.mirrored((0.5 * s) * form.product(rM, r_.mT) + l * N_)
+        u_bar = s * form.inner(rM, form.constant_times(pace, m_)) + 2.0 * form.inner(S, form.constant_times(pace, P_ - V))
+        V_row = form.unpack(state[2]) + _first_row_of_change(form, s, l, M, (r, N), (r_, N_))
+        N = form.product(form.product(A.mT, N_), A)
+        state = *pack_state(form, form.product(A.mT, r_), N), form.pack(V_row)
+        return state, (form.pack(u_bar), form.pack(kr), form.pack(kNk))
+
+    return lax.scan(body, state, xs, reverse=True)
+
+
+def _first_row_of_change(form, s, l, M, after, before):
+    """The first row of σ(r⁻, N⁻) − σ(r, N), which is zero but for that row and column: what V collects at a place."""
+    (r, N), (r_, N_) = after, before
+    top = lambda x: x[..., :1, :]
+    step = form.product(top(r_) - top(r), M)
+    row = (0.5 * s) * form.product(step, r_.mT) + l * (top(N_) - top(N))
+    return form.add_first_row(row, (0.5 * s) * form.product(step, top(r).mT))
 
 
 def _site_cotangents(options, l, M, w, T, p, mean, kr, kNk):

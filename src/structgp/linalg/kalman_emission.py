@@ -162,6 +162,6 @@ def _sums(natural, w, T, p, mean):
     outer = lambda a, b: jnp.sum(a[:, :, None] * b[:, None, :], 0)
     if natural:
         cross = outer(T / d, mean)
-        return jnp.sum(jnp.log(d)), cross + cross.T - outer(w / d * mean, mean) + outer(p / d * T, T)
+        return jnp.sum(jnp.log(jnp.abs(d))), cross + cross.T - outer(w / d * mean, mean) + outer(p / d * T, T)
     e = T - mean
     return jnp.sum(jnp.where(w > 0, jnp.log(d / jnp.where(w > 0, w, 1.0)), 0.0)), outer(w / d * e, e)

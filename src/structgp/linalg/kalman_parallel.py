@@ -76,7 +76,7 @@ def _forward(chain, options, gaps, w, T):
     moves = chain.transition(gaps), chain.noise(gaps)
     begins = _beginnings(form, chain.start(), moves, w, T)
     xs = kalman.stream(form, options, moves, w, T)
-    _, (seen, _) = kalman._run_filter(form, options, kalman.base(form, chain, options), begins, xs, keep=False)
+    _, (seen, _) = kalman._run_filter(form, options, kalman.base(form, chain, options), begins, xs)
     p, mean = (_flat(form, x) for x in seen)
     return kalman._sums(options, w.reshape(-1), T.reshape(-1, T.shape[-1]), p, mean), begins
 
@@ -134,7 +134,7 @@ def _evidence_bwd(static, kept, cotangents):
     moves_of = lambda leaves, gaps: kalman._moves(jax.tree.unflatten(treedef, leaves), gaps, options)
     moves, pull = jax.vjp(moves_of, leaves, gaps)
     xs = kalman.stream(form, options, moves, w, T)
-    _, (seen, states) = kalman._run_filter(form, options, kalman.base(form, chain, options), begins, xs, keep=True)
+    _, (seen, states) = kalman._run_filter(form, options, kalman.base(form, chain, options), begins, xs, keep="moves")
     ends, (r, N) = _endings(form, options, xs, seen, states[2], chain.size, T.shape[-1])
     S = w.shape[1]
     state = (*ends, form.pack(form.of(jnp.zeros((1, chain.size, S), T.dtype))))

@@ -16,6 +16,7 @@ Matrices here are arrays with places first, (N, D, C) and (N, D, D), in the basi
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
@@ -224,3 +225,46 @@ def posterior_samples(
     sd = jnp.where(precision > 0, 1.0 / jnp.sqrt(jnp.where(precision > 0, precision, 1.0)), 0.0)
     missed = columns - z[:, 0] - sd[:, None] * jax.random.normal(keys[1], (len(gaps), count), gaps.dtype)
     return z + smooth(chain, gaps, precision, missed, accurate=accurate).states()[0]
+
+
+def backward_samples(
+    chain: Chain,
+    gaps: Float[Array, " N"],
+    precision: Float[Array, " N"],
+    columns: Float[Array, "N 1"],
+    key: Array,
+    count: int,
+) -> Float[Array, "N D count"]:
+    """The same by filtering forwards and sampling backwards: one pass for all samples, so the faster way to many.
+
+    Given its right neighbour z′ a state is N(m + J (z′ − A m), (I − JA) P (I − JA)ᵀ + J Q Jᵀ), J = P Aᵀ (P⁻)⁻¹.
+    """
+    inner, filtered = observed_first(chain), smooth(chain, gaps, precision, columns)
+    A = jnp.moveaxis(inner.transition(gaps[1:]), -1, 0)
+    Q = jnp.moveaxis(inner.noise(gaps[1:]), -1, 0)
+    m, P = filtered.m, filtered.P
+    J = _divided(A @ P[:-1], A @ P[:-1] @ A.mT + Q).mT
+    rest = np.eye(inner.size) - J @ A
+    spread = jnp.concatenate([rest @ P[:-1] @ rest.mT + J @ Q @ J.mT, P[-1:]])
+    noise = jax.random.normal(key, (len(gaps), inner.size, count), gaps.dtype)
+    push = m.at[:-1].add(-J @ A @ m[:-1]) + jnp.moveaxis(factor(jnp.moveaxis(spread, 0, -1)), -1, 0) @ noise
+
+    def body(z, x):
+        z = x[0] @ z + x[1]
+        return z, z
+
+    return lax.scan(body, jnp.zeros_like(push[0]), (jnp.pad(J, ((0, 1), (0, 0), (0, 0))), push), reverse=True)[1]
+
+
+def _divided(B: Float[Array, "N D E"], P: Float[Array, "N D D"]) -> Float[Array, "N D E"]:
+    """P⁻¹B for P ⪰ 0 and B in its range: directions in which P vanishes are left out."""
+    L = jnp.moveaxis(factor(jnp.moveaxis(P, 0, -1)), -1, 0)
+    D = L.shape[1]
+    kept = [(L[:, j, j] > 0)[:, None] for j in range(D)]
+    over = lambda j, x: jnp.where(kept[j], x / jnp.where(kept[j], L[:, j, j, None], 1.0), 0.0)
+    rows: list = []
+    for j in range(D):
+        rows.append(over(j, B[:, j] - sum((L[:, j, k, None] * rows[k] for k in range(j)), 0.0)))
+    for j in reversed(range(D)):
+        rows[j] = over(j, rows[j] - sum((L[:, k, j, None] * rows[k] for k in range(j + 1, D)), 0.0))
+    return jnp.stack(rows, 1)

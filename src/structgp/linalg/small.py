@@ -9,6 +9,9 @@ too, is a matrix.
 A loop carries and streams `pack`ed matrices; `unpack` makes them matrices again, inside the loop or out.
 """
 
+import functools
+import operator
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -62,6 +65,22 @@ class Unrolled:
         return A @ B
 
     @staticmethod
+    def constant_times(C, M):
+        """C M for a constant NumPy array C, whose zeros cost nothing."""
+        terms = lambda row, j: [float(c) * M[i, j] if c != 1 else M[i, j] for i, c in enumerate(row) if c]
+        return _objects([[functools.reduce(operator.add, terms(row, j)) for j in range(M.shape[1])] for row in C])
+
+    @staticmethod
+    def inner(A, B):
+        """Σ A_ij B_ij, as a matrix."""
+        return np.sum(A * B, keepdims=True)
+
+    @staticmethod
+    def mirrored(M):
+        """A symmetric matrix whose lower half is not computed again."""
+        return Unrolled.unpack_symmetric(Unrolled.pack_symmetric(M))
+
+    @staticmethod
     def set_first(M, k):
         """M with first row and column k (D, 1)."""
         out = M.copy()
@@ -94,7 +113,7 @@ def _same(M):
 class Broadcast:
     """Ordinary arrays (*places, a, b); products as sums."""
 
-    pack = unpack = pack_symmetric = unpack_symmetric = staticmethod(_same)
+    pack = unpack = pack_symmetric = unpack_symmetric = mirrored = staticmethod(_same)
 
     @staticmethod
     def of(M):
@@ -110,6 +129,16 @@ class Broadcast:
     def product(A, B):
         """A B."""
         return jnp.sum(A[..., :, :, None] * B[..., None, :, :], -2)
+
+    @classmethod
+    def constant_times(cls, C, M):
+        """C M for a constant NumPy array C."""
+        return cls.product(jnp.asarray(C), M)
+
+    @staticmethod
+    def inner(A, B):
+        """Σ A_ij B_ij, as a matrix."""
+        return jnp.sum(A * B, (-2, -1), keepdims=True)
 
     @staticmethod
     def set_first(M, k):
