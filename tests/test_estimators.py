@@ -14,14 +14,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import structgp as sg
 import zoo
-from structgp import GPRegressor
+from structgp import GPClassifier, GPCountRegressor, GPRegressor
 
 X, XS, y = zoo.X[2], zoo.XS[2], zoo.Y[2]
 Y = np.stack([y, 100 + 1000 * np.cos(X[:, 1])], axis=1)
 KERNEL = sg.Matern52([0.7, 1.6], 1.2)
 
 
-@parametrize_with_checks([GPRegressor()])
+@parametrize_with_checks([GPRegressor(), GPClassifier(max_evaluations=10)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -321,3 +321,50 @@ def test_one_row_constant_y_and_duplicated_rows():
     np.testing.assert_allclose(constant.predict(XS), 5.0, rtol=1e-6)
     twice = GPRegressor(KERNEL, noise=0.1, learn=False).fit(np.repeat(X[:12], 2, axis=0), np.repeat(y[:12], 2))
     assert np.isfinite(twice.predict(XS)).all()
+
+
+LABELS = np.array(["low", "high"])[(y > 0).astype(int)]
+
+
+def test_a_classifier_answers_with_the_labels_it_was_given():
+    model = GPClassifier(max_evaluations=10).fit(100 + 50 * X, LABELS)
+    p = model.predict_proba(100 + 50 * XS)
+    assert model.classes_.tolist() == ["high", "low"]
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    assert (model.predict(100 + 50 * XS) == model.classes_[p.argmax(axis=1)]).all()
+    assert model.score(100 + 50 * X, LABELS) > 0.8
+    assert model.fitted_.inference.method == "ep"
+    assert model.likelihood_.link == "probit"
+
+
+def test_a_classifier_of_one_column_runs_along_it():
+    model = GPClassifier(max_evaluations=5).fit(X[:, :1], LABELS)
+    assert model.plan_.engine.structure == "markov"
+
+
+def test_counts_and_exposure():
+    counts = np.round(np.exp(1 + 0.5 * y))
+    model = GPCountRegressor(max_evaluations=10).fit(X, counts, exposure=np.full(len(y), 2.0))
+    mean, sd = model.predict(XS, exposure=4.0, return_std=True)
+    np.testing.assert_allclose(mean, 2 * model.predict(XS, exposure=2.0), rtol=1e-9)
+    low, high = model.predict_interval(XS, exposure=4.0)
+    assert ((low <= mean) & (mean <= high)).all()
+    assert (sd > 0).all()
+    assert np.isfinite(model.log_prob(X, counts, exposure=2.0)).all()
+    with pytest.raises(ValueError, match="counts 0, 1, 2"):
+        GPCountRegressor().fit(X, y)
+    with pytest.raises(ValueError, match="family must be one of"):
+        GPCountRegressor(family="normal").fit(X, counts)
+
+
+def test_noise_with_outliers_by_name():
+    times = np.linspace(0, 6, len(y))[:, None]
+    truth = np.sin(times[:, 0])
+    spoiled = truth + 0.05 * np.cos(40 * times[:, 0]) + np.where(np.arange(len(y)) % 8 == 4, 5.0, 0.0)
+    robust = GPRegressor(noise="student-t", max_evaluations=30).fit(times, spoiled)
+    plain = GPRegressor(max_evaluations=30, restarts=0).fit(times, spoiled)
+    assert robust.fitted_.inference.converged
+    off = lambda model: np.abs(model.predict(times) - truth).mean()
+    assert off(robust) < 0.2 * off(plain)
+    with pytest.raises(ValueError, match="noise must be a variance, a Likelihood or one of"):
+        GPRegressor(noise="loud").fit(X, y)

@@ -15,7 +15,7 @@ from structgp.parameters import leaves
 from structgp.posterior import Moments
 
 RNG = np.random.default_rng(5)
-NOT_SAVED = ("HypothesisClass", "Warp", "Warp-learned")  # they hold functions or classes of the caller
+NOT_SAVED = ("Coregion", "HypothesisClass", "Warp", "Warp-learned")  # they hold functions or classes of the caller
 
 
 def same_beliefs(a, b, X):

@@ -8,7 +8,10 @@ import numpy as np
 
 import structgp as sg
 from structgp.engines.cholesky import Cholesky
+from structgp.engines.eigen import Eigen
 from structgp.engines.kalman import Kalman
+from structgp.engines.space_time import SpaceTimeChains
+from structgp.engines.toeplitz import FourierToeplitz
 
 N, M = 24, 7
 _RNG = np.random.default_rng(20240607)
@@ -27,6 +30,11 @@ def above_three_thresholds(x):
     return jnp.where(x[0] > jnp.array([-1.0, 0.0, 1.0]), 1.0, -1.0)
 
 
+def one_of_three(x):
+    """The number of an output, from the sign of x and its size."""
+    return jnp.where(x[:1] > 0.8, 2.0, jnp.where(x[:1] > -0.5, 1.0, 0.0))
+
+
 class Bend(sg.Parametrised):
     """A warp with a parameter that is learned."""
 
@@ -40,7 +48,7 @@ class Bend(sg.Parametrised):
 
 
 NAMESPACE = {name: getattr(sg, name) for name in sg.__all__ if name not in ("load", "GPRegressor")}
-NAMESPACE |= {"bend": bend, "above_three_thresholds": above_three_thresholds, "Bend": Bend}
+NAMESPACE |= {"bend": bend, "above_three_thresholds": above_three_thresholds, "one_of_three": one_of_three, "Bend": Bend}
 
 # name: (kernel, number of columns)
 KERNELS = {
@@ -97,6 +105,7 @@ KERNELS = {
     "ChangePoint": (sg.ChangePoint(sg.Matern32(0.8), sg.Matern52(1.4, 0.6), 0.3), 1),
     "ChangePoint-smooth": (sg.ChangePoint(sg.Matern32(0.8), sg.Linear(0.6), 0.3, 0.5, dim=1), 2),
     "ChangePoint-Spline": (sg.ChangePoint(sg.Spline(0.8, order=1), sg.Matern52(1.4, 0.6), 0.3), 1),
+    "Coregion": (sg.Warp(sg.Coregion([[0.7], [-0.4], [1.1]], [0.3, 0.5, 0.2]), one_of_three), 1),
     "tied": ((sg.Matern32(0.8) + sg.Matern52(0.8, 0.5)).tie("terms[0].lengthscale", "terms[1].lengthscale"), 1),
     "fixed": (sg.Matern32(sg.fixed(0.8), 1.4), 1),
 }
@@ -124,5 +133,30 @@ MEANS = {
 
 LIKELIHOODS = {"Gaussian": sg.Gaussian(0.15)}
 
-# name of the structure to ask for: the algorithm
+# name: (likelihood of one latent value, three observations that it may see, their extra numbers)
+OBSERVED_THROUGH = {
+    "Gaussian": (sg.Gaussian(0.15), [-0.7, 0.4, 2.5], 1.0),
+    "probit": (sg.Bernoulli(), [0.0, 1.0, 1.0], 1.0),
+    "probit with bias": (sg.Bernoulli(bias=0.4), [0.0, 1.0, 1.0], 1.0),
+    "probit with flips": (sg.Bernoulli(flip=0.02), [0.0, 1.0, 1.0], 1.0),
+    "logit": (sg.Bernoulli("logit"), [0.0, 1.0, 1.0], 1.0),
+    "logit with flips": (sg.Bernoulli("logit", bias=-0.3, flip=0.05), [0.0, 1.0, 1.0], 1.0),
+    "Binomial": (sg.Binomial(), [0.0, 3.0, 7.0], [5.0, 4.0, 11.0]),
+    "Binomial probit": (sg.Binomial("probit"), [0.0, 3.0, 7.0], [5.0, 4.0, 11.0]),
+    "Ordinal": (sg.Ordinal([-0.8, 0.3, 1.1], 0.7), [0.0, 1.0, 3.0], 1.0),
+    "Ordinal logit": (sg.Ordinal([-0.8, 0.3, 1.1], 0.7, "logit"), [0.0, 1.0, 3.0], 1.0),
+    "Poisson": (sg.Poisson(), [0.0, 3.0, 40.0], [0.5, 1.0, 7.0]),
+    "NegativeBinomial": (sg.NegativeBinomial(0.6), [0.0, 3.0, 40.0], [0.5, 1.0, 7.0]),
+    "StudentT": (sg.StudentT(4.0, 0.3), [-0.7, 0.4, 8.5], 1.0),
+    "LaplaceNoise": (sg.LaplaceNoise(0.3), [-0.7, 0.4, 8.5], 1.0),
+    "MixtureNoise": (sg.MixtureNoise(0.2, 2.0, 0.1), [-0.7, 0.4, 8.5], 1.0),
+    "Exponential": (sg.Exponential(), [0.2, 1.3, 6.0], [1.0, 1.0, 0.0]),
+    "Weibull": (sg.Weibull(1.7), [0.2, 1.3, 6.0], [1.0, 1.0, 0.0]),
+    "GammaDuration": (sg.GammaDuration(2.3), [0.2, 1.3, 6.0], [1.0, 1.0, 0.0]),
+}
+
+# name of the structure to ask for: the algorithm, of those that take any places on a line
 ENGINES = {"dense": Cholesky(), Kalman.structure: Kalman()}
+
+# The same of those that ask for more: a grid, even spacing. Their laws stand in tests of their own.
+PARTICULAR = {engine.structure: engine for engine in (Eigen(), SpaceTimeChains(), FourierToeplitz())}

@@ -6,21 +6,61 @@ from typing import Any, Self
 
 import narwhals as nw
 import numpy as np
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from .gp import GP
-from .inputs import as_inputs, read_numbers, read_table
-from .kernels.stationary import Matern52
+from .inputs import as_inputs, describe_bad, read_numbers, read_table
+from .kernels.nonstationary import Constant
+from .kernels.stationary import Matern52, SquaredExponential
+from .likelihoods.base import Likelihood
+from .likelihoods.categories import Categorical
+from .likelihoods.counts import NegativeBinomial, Poisson
 from .likelihoods.gaussian import Gaussian
+from .likelihoods.labels import Bernoulli
+from .likelihoods.robust import LaplaceNoise, MixtureNoise, StudentT
 from .means import ConstantMean, LinearMean, ZeroMean
-from .parameters import Annotated, fixed
+from .parameters import Annotated, fixed, learned
+from .priors import Alike
 
 MEANS = {"zero": ZeroMean, "constant": ConstantMean, "linear": LinearMean}
+NOISES = {"student-t": StudentT, "laplace": LaplaceNoise, "mixture": MixtureNoise}
+FAMILIES = {"poisson": Poisson, "negative-binomial": NegativeBinomial}
 
 
-class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+class _GPEstimator(BaseEstimator):
+    """What the estimators share: reading rows, and learning or not."""
+
+    def _rows(self, X: Any, reset: bool) -> np.ndarray:
+        """X as a checked table; a data frame is read first, for messages that name its columns."""
+        if isinstance(nw.from_native(X, pass_through=True), (nw.DataFrame, nw.LazyFrame)):
+            read_table(X, "X", allow_empty=True)
+        least = 1 if reset else 0
+        rows = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=least)
+        return read_table(rows, "X", allow_empty=True)[0]
+
+    def _mean(self) -> Any:
+        if not isinstance(self.mean, str):
+            return self.mean
+        if self.mean not in MEANS:
+            raise ValueError(f"mean must be one of {list(MEANS)}, a number, a function or a Mean, got {self.mean!r}")
+        return LinearMean(slope=np.zeros(self.n_features_in_)) if self.mean == "linear" else MEANS[self.mean]()
+
+    def _fit(self, gp: GP, X: np.ndarray, y: np.ndarray, **options: Any) -> None:
+        """Learn, or condition with the parameters as they are, and keep what scikit-learn's users look for."""
+        if self.learn:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            options |= {"restarts": self.restarts, "seed": seed, "max_evaluations": self.max_evaluations}
+        action = gp.fit if self.learn else gp.condition
+        self.fitted_ = action(X, y, structure=self.structure, **options)
+        self.kernel_, self.likelihood_ = self.fitted_.kernel, self.fitted_.likelihood
+        self.plan_ = self.fitted_.plan
+        self.log_evidence_ = self.fitted_.log_evidence
+
+
+class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
     """Gaussian-process regression as a scikit-learn estimator.
 
     Parameters
@@ -28,9 +68,9 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     kernel : Kernel, default None
         What is believed of the function; None is `Matern52` with a lengthscale for each column of X. The values of its
         parameters are where learning starts, less those that are `fixed`.
-    noise : float or None, default None
-        The variance of the noise: None to learn it, a number that is known and kept, or ``learned(0.1, prior=...)``.
-        Noise that is known for each row goes to `fit`.
+    noise : float, {"student-t", "laplace", "mixture"}, Likelihood or None, default None
+        The variance of Gaussian noise: None to learn it, a number that is known and kept, or ``learned(0.1, prior=...)``.
+        Noise that is known for each row goes to `fit`. A name asks for noise with outliers, whose parameters are learned.
     mean : {"constant", "zero", "linear"}, number, function or Mean, default "constant"
         What the function is expected to be before it is seen; the numbers in it are learned.
     structure : str, default "auto"
@@ -52,8 +92,8 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     ----------
     fitted_ : Fitted
         The model given the data, with everything else that it can tell.
-    kernel_, noise_ : Kernel, float
-        The kernel and the noise variance as learned.
+    kernel_, likelihood_, noise_ : Kernel, Likelihood, float
+        The kernel and the likelihood as learned, and the variance of the noise.
     plan_ : Plan
         The algorithm that ran, its cost, and why the others did not.
     log_evidence_ : float
@@ -102,27 +142,13 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         X = self._rows(X, reset=True)
         y = self._targets(X, y)
-        gp = GP(self._kernel(), Gaussian(self._noise()), self._mean())
+        gp = GP(self._kernel(), self._likelihood(), self._mean())
         gp._read(y, None, "error", as_inputs(X))  # before normalising, which would spread a NaN over its column
         self._center, self._scale = self._units(y, noise)
         scaled, noise = (y - self._center) / self._scale, self._scaled_noise(noise)
-        if self.learn:
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self.fitted_ = gp.fit(
-                X,
-                scaled,
-                noise=noise,
-                structure=self.structure,
-                restarts=self.restarts,
-                seed=seed,
-                max_evaluations=self.max_evaluations,
-            )
-        else:
-            self.fitted_ = gp.condition(X, scaled, noise=noise, structure=self.structure)
-        self.kernel_ = self.fitted_.kernel
-        self.noise_ = float(self.fitted_.likelihood.noise)
-        self.plan_ = self.fitted_.plan
-        self.log_evidence_ = self.fitted_.log_evidence - len(y) * float(np.sum(np.log(self._scale)))
+        self._fit(gp, X, scaled, noise=noise)
+        self.noise_ = float(np.asarray(self.likelihood_.moments(0.0)[1]))
+        self.log_evidence_ -= len(y) * float(np.sum(np.log(self._scale)))
         return self
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, latent: bool = False) -> Any:
@@ -171,14 +197,6 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return self.fitted_.predict(self._rows(X, reset=False), covariance=covariance)
 
-    def _rows(self, X: Any, reset: bool) -> np.ndarray:
-        """X as a checked table; a data frame is read first, for messages that name its columns."""
-        if isinstance(nw.from_native(X, pass_through=True), (nw.DataFrame, nw.LazyFrame)):
-            read_table(X, "X", allow_empty=True)
-        least = 1 if reset else 0
-        rows = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=least)
-        return read_table(rows, "X", allow_empty=True)[0]
-
     def _targets(self, X: np.ndarray, y: Any) -> np.ndarray:
         if y is None:
             raise ValueError("GPRegressor requires y to be passed, but the target y is None")
@@ -214,6 +232,15 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             return self.kernel
         return Matern52(lengthscale=np.ones(self.n_features_in_) if self.n_features_in_ > 1 else 1.0)
 
+    def _likelihood(self) -> Likelihood:
+        if isinstance(self.noise, Likelihood):
+            return self.noise
+        if isinstance(self.noise, str):
+            if self.noise not in NOISES:
+                raise ValueError(f"noise must be a variance, a Likelihood or one of {list(NOISES)}, got {self.noise!r}")
+            return NOISES[self.noise]()
+        return Gaussian(self._noise())
+
     def _noise(self) -> Any:
         if self.noise is None:
             return 1.0
@@ -225,9 +252,204 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             )
         return fixed(self.noise)
 
-    def _mean(self) -> Any:
-        if not isinstance(self.mean, str):
-            return self.mean
-        if self.mean not in MEANS:
-            raise ValueError(f"mean must be one of {list(MEANS)}, a number, a function or a Mean, got {self.mean!r}")
-        return LinearMean(slope=np.zeros(self.n_features_in_)) if self.mean == "linear" else MEANS[self.mean]()
+
+class GPClassifier(ClassifierMixin, _GPEstimator):
+    """Gaussian-process classification as a scikit-learn estimator, for two classes or more.
+
+    Two classes share one function behind a probit or logit link; of more, each has its own (softmax).
+
+    Parameters
+    ----------
+    kernel : Kernel, default None
+        What is believed of the function. None standardises the columns of X and takes `SquaredExponential` with a lengthscale
+        for each column, which stay alike unless the data say otherwise, and a constant; `Matern52` in place of it when X has
+        one column, whose cost is linear.
+    link : {"probit", "logit"}, default "probit"
+        How the function becomes a probability, for two classes.
+    inference : {"ep", "laplace", "variational", "power-ep"} or None, default None
+        How the posterior is approximated; None takes EP for two classes, Laplace for more.
+    structure : str, default "auto"
+        The algorithm, as in `GP.fit`.
+    learn : bool, default True
+        Whether `fit` learns the parameters or leaves them as they are.
+    restarts : int or None, default None
+        How many more starts learning takes.
+    max_evaluations : int, default 200
+        How often each climb may evaluate the evidence.
+    random_state : int, RandomState or None, default None
+        Makes the restarts repeatable.
+
+    Attributes
+    ----------
+    classes_ : array
+        The labels.
+    fitted_ : Fitted
+        The model given the data, for the columns of X as they were standardised.
+    kernel_, likelihood_, plan_, log_evidence_
+        As learned, and how.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from structgp import GPClassifier
+    >>> X = np.linspace(0, 6, 40)[:, None]
+    >>> model = GPClassifier().fit(X, np.where(np.sin(X[:, 0]) > 0, "up", "down"))
+    >>> model.predict([[1.5], [4.5]])
+    array(['up', 'down'], dtype='<U4')
+    """
+
+    def __init__(
+        self,
+        kernel: Any = None,
+        *,
+        link: str = "probit",
+        inference: str | None = None,
+        structure: str = "auto",
+        learn: bool = True,
+        restarts: int | None = None,
+        max_evaluations: int = 200,
+        random_state: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.link = link
+        self.inference = inference
+        self.structure = structure
+        self.learn = learn
+        self.restarts = restarts
+        self.max_evaluations = max_evaluations
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from rows X and labels y."""
+        X = self._rows(X, reset=True)
+        if y is None:
+            raise ValueError("GPClassifier requires y to be passed, but the target y is None")
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+        if y.dtype.kind == "f" and not np.isfinite(y).all():
+            raise ValueError(f"y has {describe_bad(y)}: drop the rows without a label")
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"GPClassifier needs labels of at least two classes, got one class: {self.classes_[0]!r}")
+        self._units = _units_of_columns(X) if self.kernel is None else (np.zeros(1), np.ones(1))
+        gp = GP(self._kernel(), self._likelihood())
+        self._fit(gp, self._standardised(X), codes.astype(float), inference=self.inference)
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class at rows X, (M, number of classes), averaged over what is not known of the function."""
+        check_is_fitted(self)
+        probability = self.fitted_.predict(self._standardised(self._rows(X, reset=False))).probability
+        return np.stack([1 - probability, probability], axis=1) if probability.ndim == 1 else probability
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable label at rows X."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[np.argmax(probabilities, axis=1)]
+
+    def _standardised(self, X: np.ndarray) -> np.ndarray:
+        center, scale = self._units
+        return (X - center) / scale
+
+    def _likelihood(self) -> Likelihood:
+        return Bernoulli(link=self.link) if len(self.classes_) == 2 else Categorical(classes=len(self.classes_))
+
+    def _kernel(self) -> Any:
+        if self.kernel is not None:
+            return self.kernel
+        D = self.n_features_in_
+        if D == 1:
+            return Matern52(variance=4.0) + Constant()
+        return SquaredExponential(learned(np.full(D, np.sqrt(D)), prior=Alike()), 4.0) + Constant()
+
+
+class GPCountRegressor(RegressorMixin, _GPEstimator):
+    """Counts whose logarithmic rate is a Gaussian process, as a scikit-learn estimator.
+
+    Parameters
+    ----------
+    kernel : Kernel, default None
+        What is believed of the logarithm of the rate; None is `Matern52` with a lengthscale for each column of X.
+    family : {"poisson", "negative-binomial"}, default "poisson"
+        How counts scatter around the rate: with the rate as their variance, or with more, which is learned.
+    mean : {"constant", "zero", "linear"}, number, function or Mean, default "constant"
+        What the logarithm of the rate is expected to be before it is seen.
+    inference, structure, learn, restarts, max_evaluations, random_state
+        As in `GPClassifier`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from structgp import GPCountRegressor
+    >>> X = np.linspace(0, 6, 40)[:, None]
+    >>> model = GPCountRegressor().fit(X, np.round(10 + 8 * np.sin(X[:, 0])))
+    >>> print(f"{model.predict([[1.5]])[0]:.0f}")
+    18
+    """
+
+    def __init__(
+        self,
+        kernel: Any = None,
+        *,
+        family: str = "poisson",
+        mean: Any = "constant",
+        inference: str | None = None,
+        structure: str = "auto",
+        learn: bool = True,
+        restarts: int | None = None,
+        max_evaluations: int = 200,
+        random_state: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.family = family
+        self.mean = mean
+        self.inference = inference
+        self.structure = structure
+        self.learn = learn
+        self.restarts = restarts
+        self.max_evaluations = max_evaluations
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, exposure: Any = None) -> Self:
+        """Learn from rows X and counts y; `exposure` is what the rate of each row is multiplied by: time, area, persons."""
+        X = self._rows(X, reset=True)
+        if y is None:
+            raise ValueError("GPCountRegressor requires y to be passed, but the target y is None")
+        y = column_or_1d(read_numbers(y, "y")[0], warn=True)
+        check_consistent_length(X, y)
+        if self.family not in FAMILIES:
+            raise ValueError(f"family must be one of {list(FAMILIES)}, got {self.family!r}")
+        D = self.n_features_in_
+        kernel = Matern52(lengthscale=np.ones(D) if D > 1 else 1.0) if self.kernel is None else self.kernel
+        gp = GP(kernel, FAMILIES[self.family](), self._mean())
+        self._fit(gp, X, y, inference=self.inference, extra=exposure)
+        return self
+
+    def predict(self, X: Any, exposure: Any = None, return_std: bool = False) -> Any:
+        """The expected count at rows X; with `return_std` also the standard deviation of a new count."""
+        observed = self._prediction(X, exposure).observed
+        return (observed.mean, observed.sd) if return_std else observed.mean
+
+    def predict_interval(self, X: Any, exposure: Any = None, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """The central interval that holds a new count with this probability."""
+        return self._prediction(X, exposure).interval(level)
+
+    def log_prob(self, X: Any, y: Any, exposure: Any = None) -> np.ndarray:
+        """log p(y) of new counts, each by itself."""
+        return self._prediction(X, exposure).log_prob(read_numbers(y, "y")[0])
+
+    def _prediction(self, X: Any, exposure: Any) -> Any:
+        check_is_fitted(self)
+        return self.fitted_.predict(self._rows(X, reset=False), extra=exposure)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+
+def _units_of_columns(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of each column; 1 for one that is constant."""
+    center, spread = X.mean(axis=0), X.std(axis=0)
+    return center, np.where(spread > 10 * np.finfo(float).eps * np.abs(center), spread, 1.0)

@@ -14,9 +14,12 @@ from ._types import Seed, double_precision, generator
 from .engines import moments
 from .engines.basis import Weights, columns
 from .engines.cholesky import CholeskyConditional
+from .engines.grids import GridConditional
 from .engines.kalman import KalmanConditional
 from .engines.plan import Plan
-from .inputs import Inputs, as_inputs, duplicates
+from .inference.base import Inferred
+from .inference.ep import cavity
+from .inputs import Grid, Inputs, as_inputs, duplicates
 from .learn.maximise import Learning
 from .linalg.cholesky import lapack_threads
 from .parameters import Leaf, as_numpy, leaves
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from .gp import GP
     from .stream import Stream
 
+FEW_CELLS = 200  # of a grid up to which they are predicted one by one
 COUNTED = 20000  # rows up to which a summary counts those that repeat
 CHUNK_BYTES = 64e6  # size of the cross-covariance that prediction holds at a time
 
@@ -56,6 +60,12 @@ class Fitted:
     weights: Weights
     log_evidence: float
     learning: Learning | None = None
+    inference: Inferred | None = None  # how sites were found, when the observations are not Gaussian
+
+    @property
+    def evidence_error(self) -> float:
+        """The standard error of `log_evidence`, 0 where it is exact."""
+        return 0.5 * self._targets * float(self.conditional.log_det_error)
 
     @property
     def kernel(self) -> Any:
@@ -68,8 +78,10 @@ class Fitted:
         return self.gp.likelihood
 
     @double_precision
-    def predict(self, X: Any, covariance: bool = False, part: int | None = None) -> Prediction:
+    def predict(self, X: Any, covariance: bool = False, part: int | None = None, extra: Any = None) -> Prediction:
         """The belief about f at new places: mean and variance, and the joint covariance if asked for.
+
+        `extra` is what the likelihood wants to know of new observations: the exposure of counts, the trials of a binomial.
 
         `part` asks for one term of a kernel that is a sum, by its place in the sum, without the mean of the process. However
         many places there are, memory stays bounded unless the covariance is asked for.
@@ -80,13 +92,20 @@ class Fitted:
             if part is not None:
                 raise ValueError("the covariance of a part is not available: ask for one of the two")
             mean, joint = (np.asarray(part) for part in _joint(self.gp, self.conditional, self.weights, Xs, self._targets))
-            return Prediction(self._shaped(mean), self._spread(np.maximum(np.diagonal(joint), 0.0)), self.likelihood, joint)
-        with lapack_threads(len(self.inputs)):
-            mean, variance = self._in_chunks(functools.partial(_marginals, part=part), Xs)
-        return Prediction(self._shaped(mean), self._spread(variance), self.likelihood)
+            variance = self._spread(np.maximum(np.diagonal(joint), 0.0))
+            return Prediction(self._shaped(mean), variance, self.likelihood, joint, self._extra(extra))
+        grid = self._as_grid(X) if part is None else None
+        with lapack_threads(self.plan.engine.matrix_rows(self.inputs)):
+            if grid is not None:
+                found = _marginals(self.gp, self.conditional, self.weights, grid, self._targets, None)
+                mean, variance = (np.asarray(part) for part in found)
+            else:
+                mean, variance = self._in_chunks(functools.partial(_marginals, part=part), Xs)
+        mean, variance = (self._over(X, values) for values in (self._shaped(mean), self._spread(variance)))
+        return Prediction(mean, variance, self.likelihood, extra=self._extra(extra))
 
     @double_precision
-    def sample(self, X: Any, n: int = 1, seed: Seed = None, observed: bool = False) -> np.ndarray:
+    def sample(self, X: Any, n: int = 1, seed: Seed = None, observed: bool = False, extra: Any = None) -> np.ndarray:
         """n joint draws of f at new places, (n, M) or (n, M, T); with `observed` of new observations, noise included."""
         if n < 1:
             raise ValueError(f"n must be at least 1 sample, got {n}")
@@ -95,9 +114,12 @@ class Fitted:
         if not len(Xs):
             return np.zeros((n, 0) if self._single else (n, 0, T))
         keys = jax.random.split(jax.random.key(int(rng.integers(2**62))))
-        draws = np.asarray(_draws(self.gp, self.conditional, self.weights, Xs, keys, n, T))
-        f = draws[..., 0] if self._single else draws
-        return self.likelihood.sample(rng, f) if observed else f
+        grid = self._as_grid(X)
+        places = Xs if grid is None else grid
+        with lapack_threads(self.plan.engine.matrix_rows(self.inputs)):
+            draws = np.asarray(_draws(self.gp, self.conditional, self.weights, places, keys, n, T))
+        f = self._over(X, draws[..., 0]) if self._single else draws
+        return self.likelihood.sample(rng, f, self._extra(extra)) if observed else f
 
     @double_precision
     def gradient(self, X: Any) -> np.ndarray:
@@ -135,6 +157,7 @@ class Fitted:
 
         As long as there are fewer observations than free weights of basis functions, the mean is NaN and the variance infinite.
         """
+        self._needs_gaussian("what was known at the time")
         return self._in_callers_order(*moments.filtered(self.gp, self._along_time(), self._targets))
 
     @double_precision
@@ -149,7 +172,13 @@ class Fitted:
 
     @double_precision
     def leave_one_out(self) -> Moments:
-        """Mean and variance of each observation given all the others, without refitting: y − α/(C⁻¹)ᵢᵢ and 1/(C⁻¹)ᵢᵢ."""
+        """Mean and variance of each observation given all the others, without refitting: y − α/(C⁻¹)ᵢᵢ and 1/(C⁻¹)ᵢᵢ.
+
+        Where observations are not Gaussian, what is known of f without the site of each is passed through the likelihood; the
+        sites themselves have seen all observations.
+        """
+        if self.inference is not None:
+            return self._without_sites(self.inference)
         precision, alpha = self._precision_parts()
         y = self.data.y
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -162,6 +191,8 @@ class Fitted:
     @double_precision
     def degrees_of_freedom(self) -> float:
         """tr[K C⁻¹]: how many parameters the smoother uses, those of basis functions included."""
+        if self.inference is not None:
+            return float(np.sum(self.inference.w * self.inference.variance))
         precision, _ = self._precision_parts()
         seen = np.asarray(self.data.seen)
         noise = np.asarray(self.data.noise) + float(self.likelihood.noise)
@@ -170,6 +201,7 @@ class Fitted:
     @double_precision
     def equivalent_kernel(self, X: Any) -> np.ndarray:
         """How much each observation counts in the mean at new places, (M, N): mean = weights @ y for a zero mean."""
+        self._needs_gaussian("the equivalent kernel")
         dense = self if isinstance(self.conditional, CholeskyConditional) else self._by_matrix()
         return np.asarray(_equivalent_kernel(self.gp, dense.conditional, dense.weights, self._new_points(X), self._targets))
 
@@ -186,11 +218,13 @@ class Fitted:
         return BasisWeights(self._shaped(mean + prior[:, None]), self._spread(np.diagonal(covariance)), covariance)
 
     @double_precision
-    def update(self, X: Any, y: Any, noise: Any = None, missing: str = "error") -> Fitted:
+    def update(
+        self, X: Any, y: Any, noise: Any = None, missing: str = "error", extra: Any = None, weights: Any = None
+    ) -> Fitted:
         """The process given more data, with the parameters it has."""
         new = as_inputs(X)
         self._check_dimension(new)
-        data = self.gp._read(y, noise, missing, new)
+        data = self.gp._read(y, noise, missing, new, extra, weights)
         if data.y.shape[1] != self._targets:
             raise ValueError(f"update: y has {data.y.shape[1]} targets, but the model was given {self._targets}")
         return self.gp._extended(self, new, data)
@@ -198,6 +232,7 @@ class Fitted:
     @double_precision
     def stream(self) -> Stream:
         """A model that goes on in time from here and keeps no data: constant work and memory for each new observation."""
+        self._needs_gaussian("a stream")
         from .stream import from_fitted
 
         return from_fitted(self)
@@ -220,34 +255,21 @@ class Fitted:
 
     def summary(self) -> str:
         """A table of the parameters and an account of the fit."""
-        rows = [("parameter", "value", "")]
-        for leaf in leaves(self.gp):
-            rows.append((leaf.path, np.array2string(np.asarray(leaf.value), precision=4, threshold=12), self._remark(leaf)))
-        width = max(len(name) for name, _, _ in rows)
-        table = [f"{name:<{width}}  {value:>12}  {note}".rstrip() for name, value, note in rows]
-        seen = int(np.sum(self.data.seen))
+        seen, table = int(np.sum(self.data.seen)), parameter_table(self.gp, self.learning)
         lines = [repr(self.gp), "", *table, "", f"log evidence   {self.log_evidence:.6g}  ({seen} observations)"]
         lines.append(f"engine         {self.plan.engine.name}, {self.plan.offers[0].quality}")
+        if self.evidence_error > 0:
+            lines.append(f"evidence       has a standard error of {self.evidence_error:.2g}, from random probes")
         if float(getattr(self.conditional, "jitter", 0.0)) > 0:
             lines.append(f"jitter         {float(self.conditional.jitter):.1e} was added to the prior variance")  # type: ignore[attr-defined]
         repeated = duplicates(self.inputs) if len(self.inputs) <= COUNTED else 0
         if repeated:
             lines.append(f"inputs         {repeated} of {len(self.inputs)} rows repeat an earlier one")
+        if self.inference:
+            lines.append(f"inference      {self.inference}")
         if self.learning:
             lines.append(f"learning       {self.learning}")
         return "\n".join(lines)
-
-    def _remark(self, leaf: Leaf) -> str:
-        """What is special about a parameter: fixed, tied, with a prior, at a bound."""
-        at_bound = self.learning.at_bound if self.learning else ()
-        bounded = leaf.path in {name.rsplit("[", 1)[0] if np.ndim(leaf.value) else name for name in at_bound}
-        remarks = {
-            "fixed": leaf.fixed,
-            f"tied to {leaf.follows}": leaf.follows,
-            f"prior {leaf.prior}": leaf.prior,
-            "at a bound": bounded,
-        }
-        return ", ".join(remark for remark, holds in remarks.items() if holds)
 
     def __repr__(self) -> str:
         return f"Fitted({self.gp!r}, {len(self.inputs)} places, log evidence {self.log_evidence:.6g})"
@@ -280,6 +302,16 @@ class Fitted:
         self._check_dimension(new)
         return np.asarray(new.points)
 
+    def _as_grid(self, X: Any) -> Grid | None:
+        """X as a grid, where looking at it as a whole is better than place by place."""
+        many = isinstance(X, Grid) and len(X) > FEW_CELLS
+        return X if many and isinstance(self.conditional, GridConditional) else None
+
+    def _over(self, X: Any, values: np.ndarray) -> np.ndarray:
+        """Values at the places X, as an array over them when y came as an array over a grid and X is a whole one."""
+        whole = self.data.gridded and isinstance(X, Grid) and X.cells is None
+        return values.reshape(*values.shape[:-1], *X.shape) if whole else values
+
     def _check_dimension(self, new: Inputs) -> None:
         if new.dimension != self.inputs.dimension:
             raise ValueError(
@@ -289,13 +321,14 @@ class Fitted:
 
     def _in_chunks(self, function: Any, Xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Run over the rows in pieces of a few sizes, so that nothing grows with their number and little is compiled."""
-        size = int(2 ** np.clip(np.floor(np.log2(CHUNK_BYTES / (8 * max(self.conditional.row_size, 1)))), 4, 14))
+        conditional = self.conditional.for_places(len(Xs))
+        size = int(2 ** np.clip(np.floor(np.log2(CHUNK_BYTES / (8 * max(conditional.row_size, 1)))), 4, 14))
         means, spreads = [np.zeros((0, self._targets))], [np.zeros(0)]
         for at in range(0, len(Xs), size):
             piece = Xs[at : at + size]
             padded = min(size, max(16, 2 ** int(np.ceil(np.log2(len(piece))))))
             filled = np.concatenate([piece, np.repeat(piece[:1], padded - len(piece), axis=0)])
-            mean, variance = function(self.gp, self.conditional, self.weights, filled, self._targets)
+            mean, variance = function(self.gp, conditional, self.weights, filled, self._targets)
             means.append(np.asarray(mean)[: len(piece)])
             spreads.append(np.asarray(variance)[: len(piece)])
         return np.concatenate(means), np.concatenate(spreads)
@@ -317,11 +350,26 @@ class Fitted:
             raise ValueError("this is computed along time: condition with structure='markov' to have it")
         return self.conditional
 
+    def _needs_gaussian(self, what: str) -> None:
+        if self.inference is not None:
+            name = type(self.likelihood).__name__
+            raise ValueError(f"{what} needs Gaussian observations: the sites of {name} depend on all observations together")
+
+    def _without_sites(self, inferred: Inferred) -> Moments:
+        m, v, _ = cavity(1.0, inferred.w, inferred.h, inferred.mean, inferred.variance)
+        mean, variance = (np.array(part) for part in self.likelihood.observed(m, v, self._extra(self.data.extra)))
+        unseen = ~np.asarray(self.data.seen)
+        mean[unseen], variance[unseen] = np.nan, np.nan
+        return Moments(mean, variance)
+
+    def _extra(self, extra: Any) -> Any:
+        """What the likelihood is told besides, 1 where nothing is."""
+        return 1.0 if extra is None else np.asarray(extra, dtype=float)
+
     def _precision_parts(self) -> tuple[np.ndarray, np.ndarray]:
         """The diagonal of C⁻¹ and C⁻¹y with the basis weights integrated out, in the caller's order."""
         parts = _precision_parts(self.conditional, self.weights, self._targets)
-        dense = isinstance(self.conditional, CholeskyConditional)
-        order = slice(None) if dense else self.inputs.rank  # type: ignore[attr-defined]
+        order = self.inputs.rank if isinstance(self.conditional, KalmanConditional) else slice(None)  # type: ignore[attr-defined]
         return np.asarray(parts[0])[order], np.asarray(parts[1])[order]
 
     def _by_matrix(self) -> Fitted:
@@ -330,15 +378,45 @@ class Fitted:
         return gp._conditioned(self.inputs, self.data, gp.plan(self.inputs, "dense"))
 
 
+def parameter_table(gp: GP, learning: Learning | None) -> list[str]:
+    """The parameters line by line: path, value, and what is special about them."""
+    rows = [("parameter", "value", "")]
+    for leaf in leaves(gp):
+        rows.append((leaf.path, np.array2string(np.asarray(leaf.value), precision=4, threshold=12), _remark(leaf, learning)))
+    width = max(len(name) for name, _, _ in rows)
+    return [f"{name:<{width}}  {value:>12}  {note}".rstrip() for name, value, note in rows]
+
+
+def _remark(leaf: Leaf, learning: Learning | None) -> str:
+    """What is special about a parameter: fixed, tied, with a prior, at a bound."""
+    at_bound = learning.at_bound if learning else ()
+    bounded = leaf.path in {name.rsplit("[", 1)[0] if np.ndim(leaf.value) else name for name in at_bound}
+    remarks = {
+        "fixed": leaf.fixed,
+        f"tied to {leaf.follows}": leaf.follows,
+        f"prior {leaf.prior}": leaf.prior,
+        "at a bound": bounded,
+    }
+    return ", ".join(remark for remark, holds in remarks.items() if holds)
+
+
 @functools.partial(jax.jit, static_argnames=("n", "T"))
-def _draws(gp: Any, conditional: Conditional, weights: Weights, X: Any, keys: Any, n: int, T: int) -> Any:
+def _draws(gp: Any, conditional: Conditional, weights: Weights, places: Any, keys: Any, n: int, T: int) -> Any:
     """Joint draws (n, M, T): the mean, with drawn basis weights, and what the sites leave open."""
-    means, _ = conditional.at(X)
+    X, means, _ = _look(conditional, places)
     known, Phi = columns(gp, X)
     drawn = jax.random.normal(keys[0], (n, weights.factor.shape[0], T))
     beta = weights.mean + jax.vmap(lambda z: jax.scipy.linalg.solve_triangular(weights.factor, z, lower=True, trans="T"))(drawn)
-    open_ = jnp.reshape(conditional.residuals(X, keys[1], n * T), (len(X), n, T))
+    residuals = conditional.residuals_on_grid if isinstance(places, Grid) else conditional.residuals  # type: ignore[attr-defined]
+    open_ = jnp.reshape(residuals(places, keys[1], n * T), (len(X), n, T))
     return (known[:, None] + means[:, :T])[None] + (Phi - means[:, T:]) @ beta + jnp.swapaxes(open_, 0, 1)
+
+
+def _look(conditional: Any, places: Any, part: int | None = None) -> tuple[Any, Any, Any]:
+    """The table of places that may be a grid, and means and variance there."""
+    if isinstance(places, Grid):
+        return jnp.asarray(places.points), *conditional.on_grid(places)
+    return places, *conditional.at(places, part)
 
 
 def square_root(covariance: np.ndarray) -> np.ndarray:
@@ -364,8 +442,8 @@ def _combine(gp: Any, weights: Weights, means: Any, X: Any, T: int, part: int | 
 
 
 @functools.partial(jax.jit, static_argnames=("T", "part"))
-def _marginals(gp: Any, conditional: Conditional, weights: Weights, X: Any, T: int, part: int | None) -> tuple[Any, Any]:
-    means, variance = conditional.at(X, part)
+def _marginals(gp: Any, conditional: Conditional, weights: Weights, places: Any, T: int, part: int | None) -> tuple[Any, Any]:
+    X, means, variance = _look(conditional, places, part)
     mean, U = _combine(gp, weights, means, X, T, part)
     return mean, variance + jnp.sum(U * U, axis=0)
 

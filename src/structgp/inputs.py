@@ -103,12 +103,30 @@ class Grid(Inputs):
         complete = len(cells) == np.prod(shape) and np.array_equal(cells, np.arange(len(cells)))
         return cls(*axes, cells=None if complete else cells)
 
+    @classmethod
+    def from_array(cls, array: Any, *axes: Any) -> Grid:
+        """The grid of an array over it: from its own coordinates (xarray and the like), from axes, or else counted from 0."""
+        shape, names = np.shape(array), getattr(array, "dims", ())
+        if not axes and hasattr(array, "coords"):
+            known = array.coords
+            axes = tuple(known[name] if name in known else np.arange(n) for name, n in zip(names, shape, strict=True))
+        axes = axes or tuple(np.arange(n) for n in shape)
+        if tuple(map(len, axes)) != shape:
+            raise ValueError(f"an array of shape {shape} needs axes of these lengths, got {tuple(map(len, axes))}")
+        return cls(*(np.asarray(axis) for axis in axes))
+
     @property
     def points(self) -> Float[Any, "N D"]:
-        index = np.arange(np.prod(self.shape)) if self.cells is None else self.cells
+        if self.cells is None:
+            xp = library(self.axes[0])
+            return xp.stack([xp.ravel(mesh) for mesh in xp.meshgrid(*self.axes, indexing="ij")], axis=1)
         strides = np.append(np.cumprod(self.shape[:0:-1])[::-1], 1).astype(int)
-        columns = [axis[index // stride % size] for axis, stride, size in zip(self.axes, strides, self.shape, strict=True)]
+        columns = [axis[self.cells // stride % size] for axis, stride, size in zip(self.axes, strides, self.shape, strict=True)]
         return library(columns[0]).stack(columns, axis=1)
+
+    @property
+    def dimension(self) -> int:
+        return len(self.axes)
 
     @property
     def complete(self) -> bool:

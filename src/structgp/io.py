@@ -32,17 +32,31 @@ import numpy as np
 from . import __version__
 from ._types import PlainFunction, double_precision
 from .engines.basis import Weights
-from .engines.cholesky import CholeskyConditional
+from .engines.cholesky import CholeskyConditional, RootConditional
 from .engines.kalman import Kalman
 from .engines.plan import Plan
 from .fitted import Fitted
 from .gp import GP
+from .inference.base import Inferred
 from .inputs import Inputs
 from .kernels.algebra import Kernel
+from .latents import FittedLatents, conditional_of
 from .learn.maximise import Learning
+from .linalg import factors
 from .linalg.cholesky import factorise, lapack_threads
 from .linalg.kalman_smooth import Smoothed
 from .linalg.kalman_stream import Filtered
+from .linalg.kronecker import Spectral
+from .linalg.newest_first import Whitened
+from .linalg.quasiseparable import Swept
+from .linalg.splines import Splines
+from .linalg.whitened import Chosen, Effort, LogDet, Probed, System
+from .models.additive import FittedAdditive
+from .models.changepoints.filter import Belief
+from .models.changepoints.model import ChangePoints
+from .models.changepoints.stream import ChangePointStream
+from .models.projection_pursuit import FittedProjectionPursuit, Rung, Spread, Units
+from .models.sine_model import SineModel
 from .parameters import Note, Parametrised
 from .posterior import Conditional, Data
 from .priors import Prior
@@ -50,8 +64,22 @@ from .stream import Stream
 from .structure.dense import covariance
 
 FORMAT, VERSION = "structgp", 1
-ROOMS = ("priors", "kernels", "means", "likelihoods", "inputs", "structure", "posterior", "engines")  # all their values
-OTHERS = (Note, Learning, GP, Fitted, Stream, Smoothed, Filtered)
+ROOMS = (  # all their values
+    "priors",
+    "kernels",
+    "means",
+    "likelihoods",
+    "inputs",
+    "structure",
+    "posterior",
+    "engines",
+    "models.changepoints",
+)
+GRID_PARTS = (Spectral, Effort, Chosen, System, Probed, LogDet)
+ADDITIVE_PARTS = (FittedAdditive, FittedProjectionPursuit, SineModel, Units, Spread, Rung, Swept, Splines)
+VALUES = (Note, Learning, Inferred, GP, Fitted, FittedLatents, Stream, Smoothed, Filtered, Whitened)
+OTHERS = (*VALUES, *GRID_PARTS, *ADDITIVE_PARTS)
+MODELS = (Fitted, FittedLatents, FittedProjectionPursuit, Stream, ChangePointStream)
 LOOKS = {  # how other files begin that people have at hand
     b"\x89PNG": "a PNG image",
     b"\x89HDF": "an HDF5 file",
@@ -61,12 +89,12 @@ LOOKS = {  # how other files begin that people have at hand
 }
 
 
-def save(fitted: Fitted | Stream, path: Any) -> None:
+def save(fitted: Fitted | FittedLatents | FittedProjectionPursuit | Stream | ChangePointStream, path: Any) -> None:
     """Write a model to one file that `load` reads; an existing file is replaced only when the new one is complete.
 
     The classes of this library and numbers can be written, functions and classes of your own cannot.
     """
-    if not isinstance(fitted, (Fitted, Stream)):
+    if not isinstance(fitted, MODELS):
         hint = "its fitted_ attribute is one" if hasattr(fitted, "fitted_") else "fit or condition a GP first"
         raise TypeError(f"save needs a fitted model, got {type(fitted).__name__}: {hint}")
     from safetensors.numpy import save as packed
@@ -232,21 +260,21 @@ def _check(value: Any) -> None:
             cls.__dict__["__check_init__"](value)
 
 
-def _checked(fitted: Any) -> Fitted | Stream:
+def _checked(fitted: Any) -> Fitted | FittedLatents | FittedProjectionPursuit | Stream | ChangePointStream:
     """The model, if its parts are of the right kind and of one size."""
+    if isinstance(fitted, FittedProjectionPursuit):
+        _checked(fitted.additive)
+        return fitted
     if isinstance(fitted, Stream):
         return _checked_stream(fitted)
-    if not isinstance(fitted, Fitted):
+    if isinstance(fitted, ChangePointStream):
+        return _checked_detector(fitted)
+    if not isinstance(fitted, (Fitted, FittedLatents)):
         raise _Damage(f"it holds a {type(fitted).__name__} where a model is needed")
-    kinds: dict[str, Any] = {
-        "gp": GP,
-        "inputs": Inputs,
-        "data": Data,
-        "plan": Plan,
-        "conditional": Conditional,
-        "weights": Weights,
-    }
-    for name, kind in {**kinds, "log_evidence": float, "learning": (Learning, type(None))}.items():
+    kinds: dict[str, Any] = {"gp": GP, "inputs": Inputs, "data": Data, "plan": Plan, "log_evidence": float}
+    if isinstance(fitted, Fitted):
+        kinds |= {"conditional": Conditional, "weights": Weights, "inference": (Inferred, type(None))}
+    for name, kind in {**kinds, "learning": (Learning, type(None))}.items():
         if not isinstance(getattr(fitted, name), kind):
             raise _Damage(f"its {name} is a {type(getattr(fitted, name)).__name__}")
     rows = {len(fitted.inputs), *(len(part) for part in (fitted.data.y, fitted.data.noise, fitted.data.seen))}
@@ -277,6 +305,17 @@ def _checked_stream(stream: Stream) -> Stream:
     return stream
 
 
+def _checked_detector(stream: ChangePointStream) -> ChangePointStream:
+    """The stream, if its belief has the size that its model gives it."""
+    for name, kind in {"model": ChangePoints, "belief": Belief, "timed": bool}.items():
+        if not isinstance(getattr(stream, name), kind):
+            raise _Damage(f"its {name} is a {type(getattr(stream, name)).__name__}")
+    kept, needed = jax.tree.leaves(stream.belief), jax.tree.leaves(jax.eval_shape(lambda: stream.empty_belief()))
+    if [np.shape(a) for a in kept] != [a.shape for a in needed]:
+        raise _Damage("its belief has another size than its model")
+    return stream
+
+
 @functools.singledispatch
 def _complete(value: Any) -> Any:
     """A value with its derived fields: one rule for each class that has any."""
@@ -296,6 +335,31 @@ def _(conditional: CholeskyConditional) -> CholeskyConditional:
     object.__setattr__(conditional, "L", L)
     object.__setattr__(conditional, "jitter", jitter)
     return conditional
+
+
+@_complete.register
+def _(fitted: FittedLatents) -> FittedLatents:
+    engine = fitted.plan.engine.specialised(fitted.gp, fitted.inputs, fitted.data)
+    with lapack_threads(engine.matrix_rows(fitted.inputs)):
+        object.__setattr__(fitted, "conditional", conditional_of(fitted.gp, fitted.inputs, fitted.inference, engine))
+    return fitted
+
+
+@_complete.register
+def _(conditional: RootConditional) -> RootConditional:
+    with lapack_threads(len(conditional.X)):
+        root, R = _roots(conditional.kernel, conditional.X, conditional.sites.precision)
+    if not np.isfinite(R[-1, -1]):
+        raise _Damage("its sites leave no density")
+    object.__setattr__(conditional, "root", root)
+    object.__setattr__(conditional, "R", R)
+    return conditional
+
+
+@jax.jit
+def _roots(kernel: Kernel, X: Any, w: Any) -> Any:
+    root = factors.root(covariance(kernel, X, X))
+    return root, factors.signed_factor(root, w)
 
 
 @jax.jit

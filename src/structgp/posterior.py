@@ -32,28 +32,47 @@ class Data(eqx.Module):
     noise: Float[Any, "N"]
     seen: Bool[Any, "N"]
     flat: bool = eqx.field(static=True, default=True)  # y came as a vector, so answers are vectors
+    extra: Float[Any, "N"] | None = None  # what the likelihood wants to know besides: exposure, trials, censoring
+    weight: Float[Any, "N"] | None = None  # how often each observation counts: its likelihood to this power
+    gridded: bool = eqx.field(static=True, default=False)  # y came as an array over a grid, so answers on whole grids do too
 
 
 class Sites(eqx.Module):
     """Gaussian stand-ins for observations, exp(h f − ½ w f²): precision w, 0 for a missing value, and shift h = w · mean.
 
-    Several columns of shifts share the precisions: several targets, or basis functions, seen at the same places.
+    Several columns of shifts share the precisions: several targets, or basis functions, seen at the same places. Sites are
+    either values seen with noise of variance 1/w, of which evidences are densities, or, when `natural`, mere factors: then w may
+    be 0 where h is not, and with `signed` also negative.
     """
 
     precision: Float[Array, "N"]
     shift: Float[Array, "N C"]
+    natural: bool = eqx.field(static=True, default=False)
+    signed: bool = eqx.field(static=True, default=False)
+    values: Float[Array, "N C"] | None = None  # the targets if at hand: no derivative runs through shift / precision
 
     @classmethod
     def seen_as(cls, targets: Float[Array, "N C"], variance: Float[Array, "N"], seen: Bool[Array, "N"]) -> Sites:
         """The sites of targets that were seen with Gaussian noise of these variances."""
         precision = jnp.where(seen, 1 / variance, 0.0)
-        return cls(precision, precision[:, None] * targets)
+        return cls(precision, precision[:, None] * targets, values=jnp.where(seen[:, None], targets, 0.0))
 
     @property
     def targets(self) -> Float[Array, "N C"]:
         """The values that the sites stand for, 0 where there is none."""
+        if self.values is not None:
+            return self.values
         w = self.precision[:, None]
         return jnp.where(w != 0, self.shift / jnp.where(w != 0, w, 1.0), 0.0)
+
+
+class Marginals(NamedTuple):
+    """A zero-mean process given natural sites, at their places: means Σh, variances Σᵢᵢ, log|I + KW| and hᵀΣh."""
+
+    mean: Float[Array, "N C"]
+    variance: Float[Array, "N"]
+    log_det: Float[Array, ""]
+    gram: Float[Array, "C C"]
 
 
 class Conditional(eqx.Module):
@@ -76,6 +95,15 @@ class Conditional(eqx.Module):
     @abc.abstractmethod
     def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
         """The diagonal of C⁻¹ and C⁻¹T, zero where nothing was seen, in the order of the sites."""
+
+    @property
+    def log_det_error(self) -> Any:
+        """The standard error of log|C|, 0 where it is exact."""
+        return 0.0
+
+    def for_places(self, count: int) -> Conditional:
+        """The same process, ready to be looked at in so many places at once."""
+        return self
 
     @property
     @abc.abstractmethod
@@ -114,6 +142,7 @@ class Prediction:
     variance: np.ndarray
     likelihood: Likelihood
     covariance: np.ndarray | None = None
+    extra: Any = 1.0
 
     @property
     def sd(self) -> np.ndarray:
@@ -124,7 +153,7 @@ class Prediction:
     @double_precision
     def observed(self) -> Moments:
         """Mean and variance of a new observation, noise included."""
-        mean, variance = self.likelihood.observed(self.mean, self.variance)
+        mean, variance = self.likelihood.observed(self.mean, self.variance, self.extra)
         return Moments(np.asarray(mean), np.asarray(variance))
 
     @double_precision
@@ -134,7 +163,15 @@ class Prediction:
         if np.any((probability <= 0) | (probability >= 1)):
             raise ValueError(f"quantile needs probabilities between 0 and 1, got {q}")
         shaped = probability.reshape(probability.shape + (1,) * self.mean.ndim)
-        return np.asarray(self.likelihood.quantile(shaped, self.mean, self.variance))
+        return np.asarray(self.likelihood.quantile(shaped, self.mean, self.variance, self.extra))
+
+    @property
+    @double_precision
+    def probability(self) -> np.ndarray:
+        """The probability of label 1, or of every class: averaged over what is believed of f."""
+        if not hasattr(self.likelihood, "probability"):
+            raise AttributeError(f"{type(self.likelihood).__name__} observations are not labels, so they have no probability")
+        return np.asarray(self.likelihood.probability(self.mean, self.variance))
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """The central interval that holds a new observation with this probability: its lower and its upper end."""
@@ -151,7 +188,7 @@ class Prediction:
             raise ValueError(
                 f"log_prob needs one observation for each prediction: y has shape {observed.shape}, not {self.mean.shape}"
             )
-        return np.asarray(self.likelihood.log_predictive(observed, self.mean, self.variance))
+        return np.asarray(self.likelihood.log_predictive(observed, self.mean, self.variance, self.extra))
 
     def __len__(self) -> int:
         return len(self.mean)

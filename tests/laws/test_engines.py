@@ -91,8 +91,9 @@ def refused(gp, X, structure):
 
 
 def test_the_zoo_has_every_engine():
-    assert {type(engine) for engine in zoo.ENGINES.values()} == {type(engine) for engine in ENGINES}
-    assert all(engine.structure == structure for structure, engine in zoo.ENGINES.items())
+    everything = zoo.ENGINES | zoo.PARTICULAR
+    assert {type(engine) for engine in everything.values()} == {type(engine) for engine in ENGINES}
+    assert all(engine.structure == structure for structure, engine in everything.items())
 
 
 @engines
@@ -119,7 +120,7 @@ def test_kernels(structure, name):
     np.testing.assert_allclose(gradient, slope_of_evidence(gp, X, y), rtol=1e-7, atol=3e-8)
 
 
-@engines
+@pytest.mark.parametrize("structure", zoo.ENGINES | zoo.PARTICULAR)
 @pytest.mark.parametrize("name", zoo.INPUTS)
 def test_inputs(structure, name):
     """Answers come in the caller's order, whatever the layout."""

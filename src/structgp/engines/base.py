@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from ..inputs import Inputs
 from ..kernels.algebra import Kernel
-from ..posterior import Conditional, Data, Model, Sites
+from ..posterior import Conditional, Data, Marginals, Model, Sites
 from ..structure.base import No, Structure
 
 
@@ -53,13 +53,38 @@ class Engine(eqx.Module):
         """The largest error of the covariance in units of the prior variance: 0 for an exact algorithm."""
         return 0.0
 
+    @property
+    def accuracy(self) -> str:
+        """How right the answers are, for the plan."""
+        return "exact"
+
+    @property
+    def grain(self) -> float:
+        """How much of a log evidence is left to chance: climbing does not go after less."""
+        return 0.0
+
+    def matrix_rows(self, inputs: Inputs) -> int:
+        """The rows of the largest matrix that LAPACK gets: several threads pay for large ones only."""
+        return len(inputs)
+
     def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> Engine:
         """This algorithm with its static choices made for these values (on the host, cheaply); most have none to make."""
         return self
 
     @abc.abstractmethod
     def log_det_and_gram(self, structure: Any, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
-        """log|C| and TᵀC⁻¹T for the targets T that the sites stand for, differentiable: all that an evidence needs."""
+        """log|C| and TᵀC⁻¹T for the targets T that the sites stand for, differentiable: all that an evidence needs.
+
+        Of natural sites log|I + KW| and hᵀ(K⁻¹ + W)⁻¹h.
+        """
+
+    def prepared(self, structure: Any, signed: bool) -> Any:
+        """The form with what `marginals` would otherwise compute at every call; `signed` sites may have w < 0."""
+        return structure
+
+    def marginals(self, structure: Any, sites: Sites) -> Marginals:
+        """What natural sites leave of the process at their own places; NaN where they leave no density."""
+        raise NotImplementedError(f"the {self.name} engine has no marginals for observations that are not Gaussian")
 
     @abc.abstractmethod
     def condition(self, structure: Any, sites: Sites) -> Conditional:

@@ -7,9 +7,14 @@ The engine conditions on the columns T = [y, Φ] at once. With G = TᵀC⁻¹T a
 
 where m_y, m_Φ and v are the engine's means and variance. Of weights about which nothing is known, B⁻¹ = 0, log|B| is left out
 and each of them uses up one observation (the restricted likelihood).
+
+Sites that are mere factors exp(h f − ½ w f²) on the whole f = m + g + Φβ do the same to the process g with the columns
+[h − w m, wΦ]. With G their Gram HᵀΣH, A = ΦᵀWΦ − G_ΦΦ + B⁻¹ and b = Φᵀ(h − w m) − G_Φh, the weights are β̄ = A⁻¹b again.
 """
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,6 +23,7 @@ from jaxtyping import Array, Float
 
 from ..means import Mean
 from ..posterior import Data, Model, Sites
+from .base import Engine
 
 NOISE_FLOOR = 1e-15  # in units of the prior variance: exact observations, as far as rounding can tell
 
@@ -32,7 +38,7 @@ def columns(model: Model, X: Float[Array, "N D"]) -> tuple[Float[Array, "N"], Fl
 def sites_of(model: Model, X: Float[Array, "N D"], data: Data, prior_variance: Float[Array, ""]) -> Sites:
     """The sites of Gaussian data: the targets less their mean, then the basis functions, as columns."""
     mean, Phi = columns(model, X)
-    noise = jnp.maximum(model.likelihood.noise + data.noise, NOISE_FLOOR * prior_variance)  # type: ignore[attr-defined]
+    noise = jnp.maximum(model.likelihood.noise, NOISE_FLOOR * prior_variance) + data.noise  # type: ignore[attr-defined]
     return Sites.seen_as(jnp.concatenate([data.y - mean[:, None], Phi], axis=1), noise, data.seen)
 
 
@@ -57,13 +63,92 @@ def integrate(
 ) -> tuple[Float[Array, ""], Weights]:
     """The log evidence of T targets with all weights integrated out, and the posterior of the weights."""
     P = gram.shape[0] - T
-    of_mean = jax.eval_shape(model.mean.features, jax.ShapeDtypeStruct((D,), gram.dtype)).shape[0]
-    proper = 0 if model.mean.diffuse else of_mean
-    precision = prior_precision(model.mean, P, of_mean)
+    precision, proper, log_det_B = _prior_of_weights(model, P, D)
     A = gram[T:, T:] + precision
     L = jnp.linalg.cholesky(A) if P else jnp.zeros((0, 0))
     beta = jax.scipy.linalg.cho_solve((L, True), gram[T:, :T]) if P else jnp.zeros((0, T))
     quadratic = jnp.trace(gram[:T, :T] - gram[:T, T:] @ beta)
-    log_det_B = -jnp.linalg.slogdet(precision[:proper, :proper])[1] if proper else 0.0
     total = log_det + 2 * jnp.sum(jnp.log(jnp.diagonal(L))) + log_det_B + (seen - (P - proper)) * jnp.log(2 * jnp.pi)
     return -0.5 * (quadratic + T * total), Weights(beta, L)
+
+
+def _prior_of_weights(model: Model, P: int, D: int) -> tuple[Float[Array, "P P"], int, Float[Array, ""]]:
+    """B⁻¹, how many weights have a proper prior, and log|B| of those."""
+    of_mean = jax.eval_shape(model.mean.features, jax.ShapeDtypeStruct((D,), jnp.zeros(()).dtype)).shape[0]
+    proper = 0 if model.mean.diffuse else of_mean
+    precision = prior_precision(model.mean, P, of_mean)
+    return precision, proper, -jnp.linalg.slogdet(precision[:proper, :proper])[1] if proper else jnp.zeros(())
+
+
+def free_weights(model: Model, P: int, D: int) -> int:
+    """Of P weights, how many nothing is known about."""
+    return P - _prior_of_weights(model, P, D)[1]
+
+
+class Whole(NamedTuple):
+    """All of f given factors, at their places: mean, variance, the normaliser log E exp Σ(h f − ½ w f²), and Σ applied to s."""
+
+    mean: Float[Array, "N"]
+    variance: Float[Array, "N"]
+    log_normaliser: Float[Array, ""]
+    applied: Float[Array, "N"] | None
+
+
+class Factors(eqx.Module):
+    """Factors exp(h f − ½ w f²) on the whole of f, as columns for an engine; w of any sign where `signed`."""
+
+    offset: Float[Array, "N"]
+    Phi: Float[Array, "N P"]
+    w: Float[Array, "N"]
+    h: Float[Array, "N"]
+    signed: bool = eqx.field(static=True)
+
+    @classmethod
+    def on(cls, model: Model, X: Float[Array, "N D"], w: Float[Array, "N"], h: Float[Array, "N"], signed: bool) -> Factors:
+        """The factors of a model at its places."""
+        return cls(*columns(model, X), w, h, signed)
+
+    def sites(self, *more: Float[Array, "N"]) -> Sites:
+        """Sites on the process alone: the shifts, the basis functions, and more shifts."""
+        w = self.w[:, None]
+        shifts = [(self.h - self.w * self.offset)[:, None], w * self.Phi, *(s[:, None] for s in more)]
+        return Sites(self.w, jnp.concatenate(shifts, axis=1), natural=True, signed=self.signed)
+
+    def integrate(self, model: Model, log_det: Array, gram: Array, D: int) -> tuple[Float[Array, ""], Weights]:
+        """The log normaliser with the weights integrated out, and the posterior of the weights."""
+        P = self.Phi.shape[1]
+        precision, proper, log_det_B = _prior_of_weights(model, P, D)
+        shift = self.h - self.w * self.offset
+        A = self.Phi.T @ (self.w[:, None] * self.Phi) - gram[1 : P + 1, 1 : P + 1] + precision
+        b = self.Phi.T @ shift - gram[1 : P + 1, 0]
+        L = jnp.linalg.cholesky(A) if P else jnp.zeros((0, 0))
+        beta = jax.scipy.linalg.cho_solve((L, True), b) if P else jnp.zeros(0)
+        known = jnp.sum(self.h * self.offset - 0.5 * self.w * self.offset**2)
+        volume = 2 * jnp.sum(jnp.log(jnp.diagonal(L))) + log_det_B - (P - proper) * jnp.log(2 * jnp.pi)
+        return known - 0.5 * (log_det - gram[0, 0] - b @ beta + volume), Weights(beta[:, None], L)
+
+
+def given_factors(
+    engine: Engine, structure: Any, model: Model, factors: Factors, D: int, s: Float[Array, "N"] | None = None
+) -> Whole:
+    """Marginals of the whole f at the places of the factors, and its covariance there applied to a vector s."""
+    means, variance, log_det, gram = engine.marginals(structure, factors.sites() if s is None else factors.sites(s))
+    P = factors.Phi.shape[1]
+    log_normaliser, weights = factors.integrate(model, log_det, gram, D)
+    rho = factors.Phi - means[:, 1 : P + 1]
+    U = jax.scipy.linalg.solve_triangular(weights.factor, rho.T, lower=True)
+    mean = factors.offset + means[:, 0] + rho @ weights.mean[:, 0]
+    applied = None if s is None else means[:, -1] + U.T @ (U @ s)
+    return Whole(mean, variance + jnp.sum(U * U, axis=0), log_normaliser, applied)
+
+
+def log_normaliser(
+    engine: Engine, structure: Any, model: Model, factors: Factors, D: int, s: Float[Array, "N"] | None = None
+) -> Float[Array, ""]:
+    """log E exp Σ(h f − ½ w f²), plus sᵀE f under the factors; differentiable."""
+    log_det, gram = engine.log_det_and_gram(structure, factors.sites() if s is None else factors.sites(s))
+    value, weights = factors.integrate(model, log_det, gram, D)
+    if s is None:
+        return value
+    P = factors.Phi.shape[1]
+    return value + s @ factors.offset + gram[-1, 0] + (s @ factors.Phi - gram[-1, 1 : P + 1]) @ weights.mean[:, 0]

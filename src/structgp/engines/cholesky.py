@@ -11,8 +11,9 @@ from jaxtyping import Array, Float
 
 from ..inputs import Inputs
 from ..kernels.algebra import Kernel
+from ..linalg import factors
 from ..linalg.cholesky import cholesky_update, factorise, log_det_and_gram, log_sum
-from ..posterior import Conditional, Sites
+from ..posterior import Conditional, Marginals, Sites
 from ..structure.dense import Dense, covariance, dense, variances
 from ..structure.derivatives import derivative_covariance, derivative_variances
 from .base import Cost, Engine, draw
@@ -57,6 +58,9 @@ class CholeskyConditional(Conditional):
 
     def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         """log|C| and TᵀC⁻¹T, from the factor that is already here."""
+        if self.sites.natural:
+            gram = self.sites.shift.T @ covariance(self.kernel, self.X, self.X) @ self.alpha
+            return 2 * jnp.sum(jnp.log(jnp.diagonal(self.L))), 0.5 * (gram + gram.T)
         gram = self.sites.targets.T @ self.alpha
         return 2 * jnp.sum(jnp.log(jnp.diagonal(self.L))) - log_sum(self.sites.precision), 0.5 * (gram + gram.T)
 
@@ -88,6 +92,66 @@ def _conditional(kernel: Kernel, X: Array, sites: Sites, L: Array, jitter: Array
     return CholeskyConditional(kernel, X, sites, L, alpha, jitter)
 
 
+class RootConditional(Conditional):
+    """A process given sites of any sign, through K = L₀L₀ᵀ, I + L₀ᵀW L₀ = R Rᵀ and α = (I + WK)⁻¹H."""
+
+    kernel: Kernel
+    X: Float[Array, "N D"]
+    sites: Sites
+    root: Float[Array, "N N"] = eqx.field(metadata={"derived": True})
+    R: Float[Array, "N N"] = eqx.field(metadata={"derived": True})
+    alpha: Float[Array, "N C"]
+
+    @classmethod
+    def given(cls, structure: Dense, sites: Sites) -> RootConditional:
+        """The process of a structure given signed sites."""
+        L0 = factors.root(structure.matrix()) if structure.root is None else structure.root
+        alpha = factors.solve(structure.matrix(), sites.precision, sites.shift, L0).alpha
+        return cls(structure.kernel, structure.X, sites, L0, factors.signed_factor(L0, sites.precision), alpha)
+
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        return self._moments(covariance(kernel, X, self.X), variances(kernel, X))
+
+    def derivative(
+        self, X: Float[Array, "M D"], order: int, dim: int, part: int | None = None
+    ) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        return self._moments(
+            derivative_covariance(kernel, X, self.X, dim, order), derivative_variances(kernel, X, dim, order)
+        )
+
+    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+        Ks = covariance(self.kernel, X, self.X)
+        U, V = self._whiten(Ks)
+        return Ks @ self.alpha, covariance(self.kernel, X, X) - U.T @ U + V.T @ V
+
+    @property
+    def row_size(self) -> int:
+        return 2 * self.X.shape[0]
+
+    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
+        return draw(self.joint(X)[1], key, n)
+
+    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+        w = self.sites.precision
+        V = jax.scipy.linalg.solve_triangular(self.R, self.root.T, lower=True)
+        return w - w**2 * jnp.sum(V * V, axis=0), self.alpha
+
+    def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        V = jax.scipy.linalg.solve_triangular(self.R, self.root.T @ self.sites.shift, lower=True)
+        return 2 * jnp.sum(jnp.log(jnp.diagonal(self.R))), V.T @ V
+
+    def _whiten(self, Ks: Float[Array, "M N"]) -> tuple[Float[Array, "N M"], Float[Array, "N M"]]:
+        """U = L₀⁻¹k and R⁻¹U: what the places could tell of new ones at best, and what of it the sites leave open."""
+        U = jax.scipy.linalg.solve_triangular(self.root, Ks.T, lower=True)
+        return U, jax.scipy.linalg.solve_triangular(self.R, U, lower=True)
+
+    def _moments(self, Ks: Array, prior: Array) -> tuple[Array, Array]:
+        U, V = self._whiten(Ks)
+        return Ks @ self.alpha, jnp.maximum(prior - jnp.sum(U * U, axis=0) + jnp.sum(V * V, axis=0), 0.0)
+
+
 class Cholesky(Engine):
     """Any kernel on any inputs, exactly."""
 
@@ -102,8 +166,25 @@ class Cholesky(Engine):
         return Cost(flops=N**3 + N**2 * (5 * inputs.dimension + 50), bytes=3 * 8 * N**2)
 
     def log_det_and_gram(self, structure: Dense, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
-        return log_det_and_gram(structure.matrix(), sites.precision, sites.targets)
+        K = structure.matrix()
+        if sites.natural:
+            return factors.log_det_and_gram(K, sites.precision, sites.shift, sites.signed)
+        return log_det_and_gram(K, sites.precision, sites.targets)
 
-    def condition(self, structure: Dense, sites: Sites) -> CholeskyConditional:
-        L, jitter = factorise(structure.matrix(), sites.precision)
+    def prepared(self, structure: Dense, signed: bool) -> Dense:
+        K = structure.matrix()
+        return Dense(structure.kernel, structure.X, K, factors.root(K) if signed else None)
+
+    def marginals(self, structure: Dense, sites: Sites) -> Marginals:
+        ready = self.prepared(structure, sites.signed) if structure.K is None else structure
+        return Marginals(*factors.solve(ready.matrix(), sites.precision, sites.shift, ready.root)[:4])
+
+    def condition(self, structure: Dense, sites: Sites) -> CholeskyConditional | RootConditional:
+        if sites.signed:
+            return RootConditional.given(structure, sites)
+        K = structure.matrix()
+        L, jitter = factorise(K, sites.precision)
+        if sites.natural:
+            alpha = factors.solve(K, sites.precision, sites.shift).alpha
+            return CholeskyConditional(structure.kernel, structure.X, sites, L, alpha, jitter)
         return _conditional(structure.kernel, structure.X, sites, L, jitter)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -12,8 +13,8 @@ from jaxtyping import Array, Float
 
 from ..inputs import Inputs, Times
 from ..kernels.algebra import Kernel, Sum
-from ..linalg import chains, kalman, kalman_emission, kalman_parallel, kalman_regular, kalman_smooth
-from ..posterior import Conditional, Data, Model, Sites
+from ..linalg import chains, kalman, kalman_emission, kalman_marginals, kalman_parallel, kalman_regular, kalman_smooth
+from ..posterior import Conditional, Data, Marginals, Model, Sites
 from ..structure.approximate import approximated, covariance_error
 from ..structure.base import No
 from ..structure.dense import covariance
@@ -31,6 +32,7 @@ from .base import Cost, Engine, draw
 
 LOW_NOISE = 1e-4  # noise below this part of the prior variance asks for the form without cancellation
 LONG = 4096  # series worth asking whether the gain settles
+EXACT_PART = 4  # one part in so many may need exact steps: more, and the ordinary filter is faster
 
 
 class KalmanConditional(Conditional):
@@ -69,6 +71,10 @@ class KalmanConditional(Conditional):
         return mean, jnp.maximum(variance, 0.0)
 
     def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+        if self.sites.natural:
+            mean, variance = self.smoothed.marginals()
+            w = self.sites.precision
+            return w - w**2 * variance, self.sites.shift - w[:, None] * mean
         # An observation given all the others has variance 1/(C⁻¹)ᵢᵢ and mean y − (C⁻¹T)ᵢ/(C⁻¹)ᵢᵢ.
         w, T = self.sites.precision, self.sites.targets
         mean, variance = self.smoothed.left_out(w, T)
@@ -104,9 +110,10 @@ class KalmanConditional(Conditional):
     def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
         """A joint prior draw at the old and new places, less what the sites make of it: O(N + M).
 
-        A process that is pinned somewhere is not a chain from just any place on: its draws go through their covariance.
+        A process that is pinned somewhere is not a chain from just any place on, and sites of negative precision are nothing
+        that could have been seen: then the draws go through their covariance.
         """
-        if not self._chain(self.t[0]).stationary:
+        if not self._chain(self.t[0]).stationary or self.sites.signed:
             return draw(self.joint(X)[1], key, n)
         together = jnp.concatenate([self.t, X[:, 0]])
         order = jnp.argsort(together, stable=True)
@@ -168,13 +175,14 @@ class Kalman(Engine):
 
     The fields are static choices that `specialised` makes from the values at hand: how many harmonics a periodic kernel needs,
     whether low noise asks for the form without cancellation, after how many steps the gain settles on a regular series (0: it
-    is not used), and whether places are joined in parallel, as on a GPU. `approximate` names what stands in for kernels without
-    a finite state, when that was asked for.
+    is not used) and how many blocks of such a series need exact steps, and whether places are joined in parallel, as on a GPU.
+    `approximate` names what stands in for kernels without a finite state, when that was asked for.
     """
 
     harmonics: int = eqx.field(static=True, default=0)
     accurate: bool = eqx.field(static=True, default=True)
     settle: int = eqx.field(static=True, default=0)
+    exact: int = eqx.field(static=True, default=0)
     parallel: bool = eqx.field(static=True, default=False)
     approximate: str | None = eqx.field(static=True, default=None)
 
@@ -209,29 +217,40 @@ class Kalman(Engine):
         )
         scale = float(_prior_variance(kernel, np.asarray(inputs.t[:1, None])))
         accurate = low < LOW_NOISE * scale
-        settle = 0
-        if inputs.regular and not accurate and len(inputs) >= LONG and everything and low == high:
-            gap = (inputs.t[-1] - inputs.t[0]) / (len(inputs) - 1)
-            chain = _chain_at(approximated(kernel, self.approximate), float(inputs.t[0]), engine.harmonics)
-            if not chain.varies:
-                settle = kalman_regular.settling_steps(chain, gap, 1 / low) or 0
-        return Kalman(engine.harmonics, accurate, settle if settle < len(inputs) else 0, engine.parallel, self.approximate)
+        engine = dataclasses.replace(engine, accurate=accurate)
+        if engine.parallel or accurate or not inputs.regular or len(inputs) < LONG or low != high:
+            return engine
+        gap = (inputs.t[-1] - inputs.t[0]) / (len(inputs) - 1)
+        chain = _chain_at(approximated(kernel, self.approximate), float(inputs.t[0]), engine.harmonics)
+        settle = None if chain.varies else kalman_regular.settling_steps(chain, gap, 1 / low)
+        if settle is None:
+            return engine
+        seen = np.asarray(data.seen)
+        exact = kalman_regular.exact_blocks(seen if inputs.in_order else seen[inputs.order], settle)
+        worth_it = EXACT_PART * exact * kalman_regular.BLOCK <= len(inputs)
+        return dataclasses.replace(engine, settle=settle, exact=exact) if worth_it else engine
 
     def log_det_and_gram(self, structure: StateSpace, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
-        w, T = structure.in_time(sites.precision), structure.in_time(sites.targets)
-        return self._log_det_and_gram(structure, w, T)
+        return self._log_det_and_gram(structure, _in_time(structure, sites))
+
+    def marginals(self, structure: StateSpace, sites: Sites) -> Marginals:
+        w, h = structure.in_time(sites.precision), structure.in_time(sites.shift)
+        mean, variance, log_det, gram = kalman_marginals.marginals(structure.chain, structure.t, w, h, accurate=self.accurate)
+        return Marginals(structure.as_given(mean), structure.as_given(variance), log_det, gram)
 
     def condition(self, structure: StateSpace, sites: Sites) -> KalmanConditional:
-        sorted_sites = Sites(structure.in_time(sites.precision), structure.in_time(sites.shift))
-        log_det, gram = self._log_det_and_gram(structure, sorted_sites.precision, sorted_sites.targets)
+        sorted_sites = _in_time(structure, sites)
+        log_det, gram = self._log_det_and_gram(structure, sorted_sites)
         smoothed = self.smooth(structure.chain, structure.t, sorted_sites)
-        return KalmanConditional(structure.kernel, structure.t, sorted_sites, smoothed, log_det, gram, self)
+        kept = dataclasses.replace(sorted_sites, values=None)
+        return KalmanConditional(structure.kernel, structure.t, kept, smoothed, log_det, gram, self)
 
     def smooth(self, chain: chains.Chain, t: Float[Array, "N"], sites: Sites) -> kalman_smooth.Smoothed:
         """Everything that is known at the places t."""
+        columns = sites.shift if sites.natural else sites.targets
         if chain.varies:
-            return kalman_emission.smooth(chain, t, sites.precision, sites.targets)
-        return kalman_smooth.smooth(chain, _gaps(t), sites.precision, sites.targets, accurate=True)
+            return kalman_emission.smooth(chain, t, sites.precision, columns, natural=sites.natural)
+        return kalman_smooth.smooth(chain, _gaps(t), sites.precision, columns, accurate=True, natural=sites.natural)
 
     def prior_draws(self, structure: StateSpace, key: Array, n: int) -> Float[Array, "N n"]:
         """n joint draws of the process at its places, in the caller's order: O(N)."""
@@ -241,20 +260,29 @@ class Kalman(Engine):
             draws = kalman_smooth.prior_samples(structure.chain, structure.gaps(), key, n)[:, 0]
         return draws[structure.rank]
 
-    def _log_det_and_gram(self, structure: StateSpace, w: Array, T: Array) -> tuple[Array, Array]:
-        chain, gaps = structure.chain, structure.gaps()
+    def _log_det_and_gram(self, structure: StateSpace, sites: Sites) -> tuple[Array, Array]:
+        """For sites in the order of time."""
+        chain, gaps, w, natural = structure.chain, structure.gaps(), sites.precision, sites.natural
+        T = sites.shift if natural else sites.targets
         if chain.varies:
-            return kalman_emission.evidence(chain, structure.t, w, T)
+            return kalman_emission.evidence(chain, structure.t, w, T, natural=natural)
+        if natural:
+            return kalman.evidence(chain, gaps, w, T, accurate=self.accurate, natural=True)
         if self.parallel:
             return kalman_parallel.evidence(chain, gaps, w, T)
         if self.settle:
             gap = (structure.t[-1] - structure.t[0]) / (len(w) - 1)
-            return kalman_regular.evidence(chain, gap, w[0], T, settle=self.settle)
+            return kalman_regular.evidence(chain, gap, w, T, settle=self.settle, exact=self.exact)
         return kalman.evidence(chain, gaps, w, T, accurate=self.accurate)
 
     def _size(self, kernel: Kernel) -> int:
         at = Where(jnp.zeros(()), jnp.zeros(()), self.harmonics)
         return jax.eval_shape(lambda kernel: chain_of(approximated(kernel, self.approximate), at), kernel).size
+
+
+def _in_time(structure: StateSpace, sites: Sites) -> Sites:
+    """The sites in the order of time."""
+    return jax.tree.map(structure.in_time, sites)
 
 
 @jax.jit

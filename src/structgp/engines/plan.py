@@ -9,14 +9,18 @@ import jax
 
 from ..inputs import Inputs
 from ..kernels.algebra import Kernel
-from ..posterior import Model
+from ..posterior import Data, Model
 from ..structure.approximate import NAMES
 from ..structure.base import No, Structure
 from .base import Cost, Engine
 from .cholesky import Cholesky
+from .eigen import Eigen
+from .independent import SEVERAL
 from .kalman import Kalman
+from .space_time import SpaceTimeChains
+from .toeplitz import FourierToeplitz
 
-ENGINES: tuple[Engine, ...] = (Kalman(), Cholesky())
+ENGINES: tuple[Engine, ...] = (Kalman(), Eigen(), SpaceTimeChains(), FourierToeplitz(), Cholesky())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Offer:
     @property
     def quality(self) -> str:
         """Whether the answer is exact, and how far the covariance is off if it is not."""
-        return f"approximate (covariance error {self.error:.1e})" if self.error else "exact"
+        return f"approximate (covariance error {self.error:.1e})" if self.error else self.engine.accuracy
 
     def __str__(self) -> str:
         if self.cost is None:
@@ -52,6 +56,12 @@ class Plan:
         """The algorithm that runs."""
         return self.offers[0].engine
 
+    def given(self, model: Model, inputs: Inputs, data: Data) -> Plan:
+        """The plan once the data are known, which may ask for another version of the chosen algorithm."""
+        engine = self.engine.specialised(model, inputs, data)
+        first = self.offers[0] if type(engine) is type(self.engine) else _offer(engine, model.kernel, inputs)
+        return Plan((first, *self.offers[1:]))
+
     def __str__(self) -> str:
         return "\n".join(str(offer) for offer in self.offers)
 
@@ -65,8 +75,9 @@ def plan(model: Model, inputs: Inputs, structure: str = "auto", approximate: str
     """
     if approximate is not None:
         return _approximate_plan(model, inputs, structure, approximate)
-    offers = [_offer(engine.specialised(model, inputs), model.kernel, inputs) for engine in ENGINES]
-    known = [engine.structure for engine in ENGINES]
+    engines = ENGINES if model.likelihood.latents == 1 else SEVERAL
+    offers = [_offer(engine.specialised(model, inputs), model.kernel, inputs) for engine in engines]
+    known = [engine.structure for engine in engines]
     if structure not in ("auto", *known):
         raise ValueError(f"structure must be 'auto' or one of {known}, got {structure!r}")
     if structure != "auto":
@@ -83,6 +94,8 @@ def _approximate_plan(model: Model, inputs: Inputs, structure: str, approximate:
         raise ValueError(f"approximate must be one of {list(NAMES)}, or None to be exact, got {approximate!r}")
     if structure not in ("auto", Kalman.structure):
         raise ValueError(f"structure={structure!r} is exact, so nothing is approximate there: leave out one of the two")
+    if model.likelihood.latents > 1:
+        raise ValueError(f"approximate={approximate!r} cannot be had for several latents: leave it out")
     asked = _offer(Kalman(approximate=approximate).specialised(model, inputs), model.kernel, inputs)
     if asked.reason:
         raise ValueError(f"approximate={approximate!r} cannot be had: {asked.reason}")

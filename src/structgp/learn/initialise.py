@@ -10,11 +10,11 @@ import numpy as np
 
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
+from ..kernels.independent import IndependentKernels
 from ..kernels.metrics import Metric
 from ..kernels.nonstationary import Linear
 from ..kernels.stationary import ProductMatern, Radial
 from ..kernels.views import On, Project
-from ..likelihoods.gaussian import Gaussian
 from ..means import ConstantMean, LinearMean, Mean
 from ..parameters import learned_leaves, named_values, with_values
 from ..posterior import Data, Model
@@ -26,14 +26,13 @@ def candidates(model: Model, X: np.ndarray, data: Data) -> Iterator[Model]:
     """The model as it was given, then as the data suggest it, in a few versions."""
     yield model
     y = data.y[np.asarray(data.seen)]
-    spread = float(np.mean(np.var(y, axis=0))) if len(y) > 1 else 1.0
-    spread = spread if spread > 0 else 1.0
+    extra = None if data.extra is None else data.extra[np.asarray(data.seen)]
     for factor, noisy in SHARES:
-        kernel = suggest(model.kernel, factor * _scales(X), spread * (1 - noisy))
-        likelihood = Gaussian(noisy * spread) if isinstance(model.likelihood, Gaussian) else model.likelihood
+        likelihood, level, spread = model.likelihood.suggested(y, extra, noisy)
+        kernel = suggest(model.kernel, factor * _scales(X), spread)
         values = {f"kernel.{path}": value for path, value in named_values(kernel).items()}
         values |= {f"likelihood.{path}": value for path, value in named_values(likelihood).items()}
-        values |= {f"mean.{path}": value for path, value in _mean_values(model.mean, y).items()}
+        values |= {f"mean.{path}": value for path, value in _mean_values(model.mean, level).items()}
         learned = learned_leaves(model)
         yield with_values(
             model, {leaf.path: _within(values[leaf.path], leaf.bounds) for leaf in learned if leaf.path in values}
@@ -50,10 +49,9 @@ def _within(value: Any, bounds: tuple[float, float] | None) -> Any:
     return value if bounds is None else np.clip(value, *bounds)
 
 
-def _mean_values(mean: Mean, y: np.ndarray) -> dict[str, Any]:
-    level = float(np.mean(y)) if len(y) else 0.0
+def _mean_values(mean: Mean, level: float) -> dict[str, Any]:
     names = {ConstantMean: "value", LinearMean: "intercept"}
-    return {names[type(mean)]: level} if type(mean) in names else {}
+    return {name: np.full(np.shape(getattr(mean, name)), level) for kind, name in names.items() if type(mean) is kind}
 
 
 @singledispatch
@@ -87,6 +85,11 @@ def _(kernel: Linear, scales: np.ndarray, variance: float) -> Kernel:
 @suggest.register
 def _(kernel: Sum, scales: np.ndarray, variance: float) -> Kernel:
     return kernel.replace(terms=tuple(suggest(term, scales, variance / len(kernel.terms)) for term in kernel.terms))
+
+
+@suggest.register  # type: ignore[arg-type]
+def _(kernel: IndependentKernels, scales: np.ndarray, variance: float) -> IndependentKernels:  # type: ignore[misc]
+    return kernel.replace(kernels=tuple(suggest(one, scales, variance) for one in kernel.kernels))
 
 
 @suggest.register

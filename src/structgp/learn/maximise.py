@@ -24,6 +24,7 @@ from .initialise import candidates
 WIDTH = np.log(1e6)  # how far from the start a parameter may go, on the scale of θ
 TOLERANCE = 1e-9  # relative change of the objective for each observation
 FLAT = 1e-4  # gradient for each observation at which a failed line search counts as the end
+PATIENCE = 6  # evaluations without gain after which a climb on random probes ends
 SPREAD = 1.0  # standard deviation of the restarts on the scale of θ
 
 
@@ -63,6 +64,10 @@ class Learning:
         return text + (f"; at a bound: {', '.join(self.at_bound)}" if self.at_bound else "")
 
 
+class Settled(Exception):
+    """Nothing is gained any more that is not chance."""
+
+
 class Interrupted(Exception):
     """The user asked to stop."""
 
@@ -73,6 +78,8 @@ class Climb:
     def __init__(self, objective: Any, count: int, stop: threading.Event, report: Callable[[float], None]) -> None:
         self.objective, self.count, self.stop, self.report = objective, count, stop, report
         self.evaluations = 0
+        self.grain = getattr(objective, "grain", 0.0)
+        self.heights: list[float] = []
         self.best: tuple[float, np.ndarray, np.ndarray] | None = None
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
@@ -84,6 +91,9 @@ class Climb:
         if self.best is None or value > self.best[0]:
             self.best = (value, theta.copy(), gradient)
         self.report(self.best[0])
+        self.heights.append(self.best[0])
+        if self.grain and len(self.heights) > PATIENCE and self.best[0] - self.heights[-1 - PATIENCE] < self.grain:
+            raise Settled
         return -value / self.count, -gradient / self.count
 
     def _flat(self, bounds: np.ndarray) -> bool:
@@ -103,6 +113,8 @@ class Climb:
             converged, message = bool(result.success), str(result.message)
             if not converged and "ABNORMAL" in message and self._flat(bounds):
                 converged, message = True, "as far as rounding allows"
+        except Settled:
+            converged, message = True, "as far as random probes can tell"
         except (Interrupted, KeyboardInterrupt):
             self.stop.set()
             if self.best is None:
@@ -115,14 +127,28 @@ class Climb:
 
 @double_precision
 def maximise(
-    model: Any, inputs: Any, data: Data, engine: Any, *, restarts: int, seed: Any, max_evaluations: int, progress: bool | None
+    model: Any,
+    inputs: Any,
+    data: Data,
+    engine: Any,
+    *,
+    restarts: int,
+    seed: Any,
+    max_evaluations: int,
+    progress: bool | None,
+    objective: Any = None,
 ) -> tuple[Any, Learning]:
-    """The model with the parameters that make the data most probable, and how they were found."""
+    """The model with the parameters that make the data most probable, and how they were found.
+
+    `objective` is what is climbed when it is not the evidence of Gaussian data.
+    """
     began = time.perf_counter()
     count = max(int(np.sum(data.seen)) * data.y.shape[1], 1)
     starts = [free_vector(candidate) for candidate in candidates(model, np.asarray(inputs.points), data)]
     options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
-    return climb(model, Objective(model, inputs, data, engine), starts, count, began, **options)
+    objective = Objective(model, inputs, data, engine) if objective is None else objective
+    with lapack_threads(engine.matrix_rows(inputs)):
+        return climb(model, objective, starts, count, began, **options)
 
 
 def climb(

@@ -28,14 +28,16 @@ Covariance = Float[Array, "N M"]
 
 
 class Dense(Structure):
-    """A kernel and the places where it is looked at."""
+    """A kernel and the places where it is looked at; perhaps with the matrix K already there, and with a root of it."""
 
     kernel: Kernel
     X: Points
+    K: Float[Array, "N N"] | None = None
+    root: Float[Array, "N N"] | None = None
 
     def matrix(self) -> Float[Array, "N N"]:
         """K, the covariance among the places."""
-        return covariance(self.kernel, self.X, self.X)
+        return covariance(self.kernel, self.X, self.X) if self.K is None else self.K
 
     def __len__(self) -> int:
         return self.X.shape[0]

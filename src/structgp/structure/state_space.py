@@ -57,6 +57,10 @@ class StateSpace(Structure):
         """Rows in the caller's order, put in the order of time."""
         return values if self.in_order else values[self.order]
 
+    def as_given(self, values: Array) -> Array:
+        """Rows in the order of time, put in the caller's order."""
+        return values if self.in_order else values[self.rank]
+
     def gaps(self) -> Float[Array, "N"]:
         """The distance of each place from the one before; the first has none."""
         return jnp.diff(self.t, prepend=self.t[:1])

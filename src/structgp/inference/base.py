@@ -1,0 +1,182 @@
+"""What every way of finding sites shares: the problem, what it finds, and the evidence as a function of the parameters.
+
+Sites are factors exp(h f − ½ w f²), one for each observation. Whatever the rule that finds them, with Φ the log normaliser of
+prior times sites,
+
+    log p(y) ≈ Φ(sites; kernel, mean) + Σ c(site; likelihood),
+
+and the gradient at the solution needs no derivative of the search. Φ and c are stationary in the sites of EP and of the
+variational bound. Laplace's evidence depends on the mode f̂ through W(f̂) as well: that adds sᵀ df̂ with s = −½ v ∂W/∂f, which
+is the derivative of sᵀE f under sites that are held, and of qᵀ∂log p with q = Σs in the parameters of the likelihood.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from ..engines.base import Engine
+from ..engines.basis import Factors, Whole, columns, free_weights, given_factors, log_normaliser
+from ..inputs import Inputs
+from ..likelihoods.base import Likelihood
+from ..posterior import Data, Model
+
+TOLERANCE = 1e-7  # in standard deviations of f
+MAX_CALLS = 200
+CONVERGED, UNFINISHED, INFEASIBLE = 0, 1, 2
+STATUS = {
+    CONVERGED: "converged",
+    UNFINISHED: "not converged within the allowed calls",
+    INFEASIBLE: "stopped: no further step leaves a density",
+}
+
+
+class Observed(NamedTuple):
+    """Observations as a likelihood wants them; `weight` is None when all count once."""
+
+    y: Float[Array, "N"]
+    seen: Bool[Array, "N"]
+    extra: Float[Array, "N"] | float
+    weight: Float[Array, "N"] | None
+
+    @classmethod
+    def of(cls, data: Data) -> Observed:
+        """The observations of one target."""
+        extra = 1.0 if data.extra is None else jnp.asarray(data.extra)
+        weight = None if data.weight is None else jnp.asarray(data.weight)
+        return cls(jnp.asarray(data.y)[:, 0], jnp.asarray(data.seen), extra, weight)
+
+    def times(self, power: float) -> Any:
+        """The power to which each likelihood is taken: a plain number when no observation is weighted."""
+        return power if self.weight is None else power * self.weight
+
+    def sum(self, terms: Float[Array, "N"]) -> Float[Array, ""]:
+        """The sum over what was seen."""
+        return jnp.sum(jnp.where(self.seen, terms, 0.0))
+
+
+class Problem(eqx.Module):
+    """A model, its places and its observations, with the algorithm that conditions on sites."""
+
+    model: Model
+    X: Float[Array, "N D"]
+    structure: Any
+    data: Observed
+    engine: Engine = eqx.field(static=True)
+    signed: bool = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, model: Model, inputs: Inputs, data: Data, engine: Engine, signed: bool, search: bool = True) -> Problem:
+        """The problem of a model on data, with the prior in the form that the engine wants for a search, or for a gradient."""
+        structure = engine.form(model.kernel, inputs)
+        structure = engine.prepared(structure, signed) if search else structure
+        return cls(model, jnp.asarray(inputs.points), structure, Observed.of(data), engine, signed)
+
+    def given(self, w: Float[Array, "N"], h: Float[Array, "N"], s: Float[Array, "N"] | None = None) -> Whole:
+        """All of f given sites: one call of the engine."""
+        factors = Factors.on(self.model, self.X, w, h, self.signed)
+        return given_factors(self.engine, self.structure, self.model, factors, self.X.shape[1], s)
+
+    def leaves_functions_free(self) -> bool:
+        """Whether nothing is known of some basis functions, so that sites that say nothing leave no density."""
+        P = columns(self.model, self.X)[1].shape[1]
+        return free_weights(self.model, P, self.X.shape[1]) > 0
+
+    def log_normaliser(
+        self, w: Float[Array, "N"], h: Float[Array, "N"], s: Float[Array, "N"] | None = None
+    ) -> Float[Array, ""]:
+        """log E exp Σ(h f − ½ w f²), and sᵀE f on top, differentiable in the model."""
+        factors = Factors.on(self.model, self.X, w, h, self.signed)
+        return log_normaliser(self.engine, self.structure, self.model, factors, self.X.shape[1], s)
+
+
+class Found(NamedTuple):
+    """Sites, what they leave of f, and how the search ended; `held` is what a rule keeps fixed in the gradient."""
+
+    w: Float[Array, "N"]
+    h: Float[Array, "N"]
+    mean: Float[Array, "N"]
+    variance: Float[Array, "N"]
+    log_evidence: Float[Array, ""]
+    held: Any
+    calls: Int[Array, ""]
+    residual: Float[Array, ""]
+    status: Int[Array, ""]
+
+
+class Inference(eqx.Module):
+    """A way of finding sites."""
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """What users call it."""
+
+    @abc.abstractmethod
+    def find(self, problem: Problem, start: tuple[Array, Array], tolerance: Any, max_calls: int) -> Found:
+        """The sites, searched from a start, which may be unknown (NaN) in part or altogether."""
+
+    @abc.abstractmethod
+    def surrogate(self, problem: Problem, found: Found) -> Float[Array, ""]:
+        """A function of the model with the gradient of the evidence at what was found; its value means nothing."""
+
+    def signed(self, likelihood: Likelihood) -> bool:
+        """Whether sites of negative precision may occur."""
+        return not likelihood.log_concave
+
+
+@functools.partial(jax.jit, static_argnames=("engine", "inference"))
+def find_sites(model: Model, inputs: Inputs, data: Data, engine: Engine, inference: Inference, start: tuple[Any, Any]) -> Found:
+    """The sites of a model with its values as they are."""
+    problem = Problem.of(model, inputs, data, engine, inference.signed(model.likelihood))
+    return inference.find(problem, start, TOLERANCE, MAX_CALLS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Inferred:
+    """How sites were found for observations that are not Gaussian, the sites exp(h f − ½ w f²), and f at their places."""
+
+    method: str
+    converged: bool
+    message: str
+    calls: int
+    residual: float
+    w: np.ndarray
+    h: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+
+    @classmethod
+    def of(cls, method: str, found: Found) -> Inferred:
+        """The account of a search, on the host."""
+        arrays = (np.asarray(part) for part in (found.w, found.h, found.mean, found.variance))
+        status = int(found.status)
+        return cls(method, status == CONVERGED, STATUS[status], int(found.calls), float(found.residual), *arrays)
+
+    def __str__(self) -> str:
+        return f"{self.method}, {self.message} after {self.calls} calls (residual {self.residual:.1e})"
+
+
+def known(start: tuple[Array, Array]) -> tuple[Array, Array]:
+    """The starting sites, with sites that say nothing where they are unknown."""
+    w, h = (jnp.where(jnp.isnan(part), 0.0, part) for part in start)
+    return w, h
+
+
+def unknown(count: int, latents: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """A start about which nothing is known."""
+    shape = (count,) if latents == 1 else (count, latents)
+    return np.full(shape, np.nan), np.full(shape, np.nan)
+
+
+def hold(tree: Any) -> Any:
+    """The same numbers, constant in any derivative."""
+    return jax.lax.stop_gradient(tree)

@@ -1,0 +1,70 @@
+"""Expectation propagation: each site makes the marginal match the moments of cavity times likelihood (to a power).
+
+With the power a, the cavity is N(m_c, v_c), v_c = v/d, m_c = (m − a v h)/d, d = 1 − a w v. From ℓ = log ∫ N(f; m_c, v_c)
+p(y|f)ᵃ df, g = ∂ℓ/∂m_c and k = −∂²ℓ/∂m_c², the site that gives the same moments is w = k/(a e), h = (g + k m_c)/(a e),
+e = 1 − v_c k. Nothing is divided by a precision, so sites may say nothing, or be negative.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..likelihoods.base import Likelihood
+from .base import Found, Inference, Observed, Problem, hold
+from .search import Proposal, settle
+
+
+class EP(Inference):
+    """EP, or with a power below 1 power EP, which converges more often and tends to the variational answer."""
+
+    power: float = eqx.field(static=True, default=1.0)
+
+    @property
+    def name(self) -> str:
+        return "ep" if self.power == 1 else "power-ep"
+
+    def propose(self, problem: Problem, w: Array, h: Array, mean: Array, variance: Array) -> Proposal:
+        """Sites that match the tilted moments."""
+        a, data = self.power, problem.data
+        m_c, v_c, d = cavity(a, w, h, mean, variance)
+        _, g, k = problem.model.likelihood.tilted_derivatives(data.y, m_c, v_c, data.times(a), data.extra)
+        e = 1 - v_c * k
+        off_mean = jnp.abs(m_c + v_c * g - mean) / jnp.sqrt(variance)
+        off = jnp.maximum(off_mean, jnp.abs(v_c * e / variance - 1))
+        return Proposal(k / (a * e), (g + k * m_c) / (a * e), off, (d > 0) & (e > 0))
+
+    def find(self, problem: Problem, start: tuple[Array, Array], tolerance: Any, max_calls: int) -> Found:
+        likelihood = problem.model.likelihood
+        end = settle(self, problem, start, tolerance, max_calls)
+        cavities = cavity(self.power, end.w, end.h, end.view.mean, end.view.variance)[:2]
+        found = Found(
+            end.w, end.h, end.view.mean, end.view.variance, jnp.zeros(()), cavities, end.calls, end.view.residual, end.status
+        )
+        constants = self._constants(likelihood, problem.data, found)
+        return found._replace(log_evidence=end.view.log_normaliser + constants)
+
+    def surrogate(self, problem: Problem, found: Found) -> Float[Array, ""]:
+        found = hold(found)
+        return problem.log_normaliser(found.w, found.h) + self._constants(problem.model.likelihood, problem.data, found)
+
+    def _constants(self, likelihood: Likelihood, data: Observed, found: Found) -> Float[Array, ""]:
+        """Σ log of what the sites lack to have the tilted masses."""
+        a, (m_c, v_c) = self.power, found.held
+        mass = likelihood.log_tilted(data.y, m_c, v_c, data.times(a), data.extra)
+        return data.sum((mass - log_mass(m_c, v_c, a * found.w, a * found.h)) / a)
+
+
+def cavity(power: float, w: Any, h: Any, mean: Any, variance: Any) -> tuple[Any, Any, Any]:
+    """Mean and variance of f without a part of its site, and d, which must be positive."""
+    d = 1 - power * w * variance
+    return (mean - power * variance * h) / d, variance / d, d
+
+
+def log_mass(mean: Array, variance: Array, w: Array, h: Array) -> Array:
+    """log E exp(h f − ½ w f²) for f ~ N(mean, variance)."""
+    D = 1 + w * variance
+    return -0.5 * jnp.log(D) + 0.5 * (2 * mean * h + variance * h**2 - mean**2 * w) / D
