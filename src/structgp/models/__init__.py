@@ -1,0 +1,1 @@
+"""Named systems, wired from the parts of the other rooms."""

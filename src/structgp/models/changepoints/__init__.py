@@ -1,0 +1,1 @@
+"""Change points: series that start afresh at unknown places, online and in hindsight."""
