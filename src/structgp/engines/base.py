@@ -71,6 +71,10 @@ class Engine(eqx.Module):
         """This algorithm with its static choices made for these values (on the host, cheaply); most have none to make."""
         return self
 
+    def shared(self, data: Data) -> Data:
+        """The data, with what all observations have in common said once where this algorithm knows of it."""
+        return data
+
     @abc.abstractmethod
     def log_det_and_gram(self, structure: Any, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         """log|C| and TᵀC⁻¹T for the targets T that the sites stand for, differentiable: all that an evidence needs.

@@ -175,14 +175,16 @@ class Kalman(Engine):
 
     The fields are static choices that `specialised` makes from the values at hand: how many harmonics a periodic kernel needs,
     whether low noise asks for the form without cancellation, after how many steps the gain settles on a regular series (0: it
-    is not used) and how many blocks of such a series need exact steps, and whether places are joined in parallel, as on a GPU.
-    `approximate` names what stands in for kernels without a finite state, when that was asked for.
+    is not used) and how many blocks of such a series need exact steps, whether nothing is missing and all noise is alike, and
+    whether places are joined in parallel, as on a GPU. `approximate` names what stands in for kernels without a finite state,
+    when that was asked for.
     """
 
     harmonics: int = eqx.field(static=True, default=0)
     accurate: bool = eqx.field(static=True, default=True)
     settle: int = eqx.field(static=True, default=0)
     exact: int = eqx.field(static=True, default=0)
+    complete: bool = eqx.field(static=True, default=False)
     parallel: bool = eqx.field(static=True, default=False)
     approximate: str | None = eqx.field(static=True, default=None)
 
@@ -217,7 +219,7 @@ class Kalman(Engine):
         )
         scale = float(_prior_variance(kernel, np.asarray(inputs.t[:1, None])))
         accurate = low < LOW_NOISE * scale
-        engine = dataclasses.replace(engine, accurate=accurate)
+        engine = dataclasses.replace(engine, accurate=accurate, complete=everything and low == high and inputs.in_order)
         if engine.parallel or accurate or not inputs.regular or len(inputs) < LONG or low != high:
             return engine
         gap = (inputs.t[-1] - inputs.t[0]) / (len(inputs) - 1)
@@ -229,6 +231,9 @@ class Kalman(Engine):
         exact = kalman_regular.exact_blocks(seen if inputs.in_order else seen[inputs.order], settle)
         worth_it = EXACT_PART * exact * kalman_regular.BLOCK <= len(inputs)
         return dataclasses.replace(engine, settle=settle, exact=exact) if worth_it else engine
+
+    def shared(self, data: Data) -> Data:
+        return dataclasses.replace(data, noise=data.noise[:1], seen=data.seen[:1]) if self.complete else data
 
     def log_det_and_gram(self, structure: StateSpace, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         return self._log_det_and_gram(structure, _in_time(structure, sites))
@@ -264,6 +269,9 @@ class Kalman(Engine):
         """For sites in the order of time."""
         chain, gaps, w, natural = structure.chain, structure.gaps(), sites.precision, sites.natural
         T = sites.shift if natural else sites.targets
+        alike = len(w) < len(T)  # one precision, said once
+        if alike and not self.settle:
+            w = jnp.broadcast_to(w, len(T))
         if chain.varies:
             return kalman_emission.evidence(chain, structure.t, w, T, natural=natural)
         if natural:
@@ -271,8 +279,8 @@ class Kalman(Engine):
         if self.parallel:
             return kalman_parallel.evidence(chain, gaps, w, T)
         if self.settle:
-            gap = (structure.t[-1] - structure.t[0]) / (len(w) - 1)
-            return kalman_regular.evidence(chain, gap, w, T, settle=self.settle, exact=self.exact)
+            gap = (structure.t[-1] - structure.t[0]) / (len(T) - 1)
+            return kalman_regular.evidence(chain, gap, w[0] if alike else w, T, settle=self.settle, exact=self.exact)
         return kalman.evidence(chain, gaps, w, T, accurate=self.accurate)
 
     def _size(self, kernel: Kernel) -> int:

@@ -62,22 +62,25 @@ def _is_exact(seen, settle, library):
 def evidence(
     chain: Chain,
     gap: Float[Array, ""],
-    precision: Float[Array, " N"],
+    precision: Float[Array, " *N"],
     columns: Float[Array, "N C"],
     *,
     settle: int,
     exact: int,
 ) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
-    """`kalman.evidence` with all gaps equal, and all precisions that are not 0.
+    """`kalman.evidence` with all gaps equal, and all precisions that are not 0: one number stands for a whole series.
 
     `exact` is at least the number of blocks that need exact steps. The full filter runs instead where P has not settled after
     `settle` steps.
     """
     chain = observed_first(chain)
-    # Made once: fused into each of the sums that read it, it would slow all of them down.
-    seen = lax.optimization_barrier(precision > 0)
-    columns = jnp.where(seen[:, None], columns, 0.0)
-    w = _common(precision)
+    if precision.ndim:
+        # Made once: fused into each of the sums that read it, it would slow all of them down.
+        seen = lax.optimization_barrier(precision > 0)
+        columns = jnp.where(seen[:, None], columns, 0.0)
+        w = _common(precision)
+    else:
+        seen, w = None, precision
     if settle >= len(columns) or not chain.stationary:
         return _evidence_full(chain, gap, w, seen, columns)
     leaves, treedef = jax.tree.flatten(chain)
@@ -97,7 +100,8 @@ _common.defvjp(
 
 
 def _evidence_full(chain, gap, w, seen, columns):
-    return kalman.evidence(chain, jnp.broadcast_to(gap, seen.shape), jnp.where(seen, w, 0.0), columns)
+    everywhere = lambda x: jnp.broadcast_to(x, len(columns))
+    return kalman.evidence(chain, everywhere(gap), everywhere(w) if seen is None else jnp.where(seen, w, 0.0), columns)
 
 
 def _branches(static, seen):
@@ -168,11 +172,16 @@ def _evidence_settled(chain, gap, w, seen, columns, settle, exact):
     d = 1.0 + w * P[0, 0]
     AK = A @ (w * P[:, :1] / d)
     L = A - AK * np.eye(len(A))[0]
-    count = len(seen)
-    at = jnp.nonzero(_is_exact(seen, settle, jnp), size=exact, fill_value=-(-count // BLOCK))[0]
+    count = len(columns)
     blocks = lambda x: jnp.pad(x, [(0, -count % BLOCK)] + [(0, 0)] * (x.ndim - 1)).reshape(-1, BLOCK, *x.shape[1:])
     pick = lambda x: jnp.take(blocks(x), at, axis=0, mode="fill", fill_value=0)
-    seen_there, T = pick(seen), pick(columns)
+    if seen is None:
+        at = jnp.arange(exact)
+        seen_there = BLOCK * at[:, None] + np.arange(BLOCK) < count
+    else:
+        at = jnp.nonzero(_is_exact(seen, settle, jnp), size=exact, fill_value=-(-count // BLOCK))[0]
+        seen_there = pick(seen)
+    T = pick(columns)
     d_exact, rows, rest, maps = _exact_maps(chain, A, P, at, jnp.where(seen_there, w, 0.0), T)
     gram, begins = _frozen(L, AK, maps, _groups(columns), at, jnp.asarray(count))
     v = rest - jnp.einsum("bid,bdc->bic", rows, begins)
