@@ -94,10 +94,10 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
         globals()[name] = value
         return value
-    if name == "metrics":
-        return importlib.import_module(".metrics", __name__)
+    if name in ("datasets", "metrics"):
+        return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module 'structgp' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "metrics"])
+    return sorted([*__all__, "datasets", "metrics"])

@@ -260,6 +260,9 @@ class Fitted:
         lines.append(f"engine         {self.plan.engine.name}, {self.plan.offers[0].quality}")
         if self.evidence_error > 0:
             lines.append(f"evidence       has a standard error of {self.evidence_error:.2g}, from random probes")
+        loose = float(getattr(self.conditional, "variance_error", 0.0))
+        if loose > 0:
+            lines.append(f"variances      of many places at once are within {100 * loose:.2g} %, by a look at some cells")
         if float(getattr(self.conditional, "jitter", 0.0)) > 0:
             lines.append(f"jitter         {float(self.conditional.jitter):.1e} was added to the prior variance")  # type: ignore[attr-defined]
         repeated = duplicates(self.inputs) if len(self.inputs) <= COUNTED else 0

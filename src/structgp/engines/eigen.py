@@ -1,0 +1,133 @@
+"""A complete grid seen with one noise level: exact inference through the eigendecomposition of each axis, O(N ΣG)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..inputs import Grid, Inputs
+from ..kernels.algebra import Kernel
+from ..linalg import kronecker as kron
+from ..posterior import Data, Model, Sites
+from ..structure.base import No
+from ..structure.dense import covariance
+from ..structure.kronecker import Kronecker, kronecker
+from .base import Cost, Engine, draw
+from .grid_holes import Krylov
+from .grids import GridConditional, contract, cross, every_cell, factor_sizes, joint_draws, layout, row_numbers, rows_of
+
+
+class EigenConditional(GridConditional):
+    """A grid given equally noisy values in all cells: α = C⁻¹T in the basis of the eigenvectors, and 1/(Λ + noise)."""
+
+    structure: Kronecker
+    vectors: tuple[Float[Array, "G G"], ...]
+    alpha: Float[Array, "C *sizes"]  # in the basis of the eigenvectors
+    inverse: Float[Array, "*sizes"]  # 1/(Λ + noise)
+    noise: Float[Array, ""]
+    log_det: Float[Array, ""]
+    gram: Float[Array, "C C"]
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of the process."""
+        return self.structure.kernel
+
+    @property
+    def row_size(self) -> int:
+        return row_numbers(self.structure.sizes, len(self.alpha))
+
+    def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        return self.log_det, self.gram
+
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+        rows, prior = rows_of(self.structure, X, part)
+        rows = self._turned(rows)
+        explained = contract(kron.squared(rows), self.inverse[None])[:, 0]
+        return contract(rows, self.alpha), jnp.maximum(prior - explained, 0.0)
+
+    def on_grid(self, grid: Grid) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+        there = layout(self.structure, grid)
+        rows = self._turned(cross(there, self.structure))
+        variance = kron.outer(there.prior_variances()) - kron.product(kron.squared(rows), self.inverse)
+        return there.from_grid(kron.products(rows, self.alpha)), there.from_grid(jnp.maximum(variance, 0.0)[None])[:, 0]
+
+    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+        rows = self._turned(rows_of(self.structure, X, None)[0])
+        A = every_cell(rows)
+        return contract(rows, self.alpha), covariance(self.kernel, X, X) - (A * jnp.ravel(self.inverse)) @ A.T
+
+    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
+        return draw(self.joint(X)[1], key, n)
+
+    def residuals_on_grid(self, grid: Grid, key: Array, n: int) -> Float[Array, "M n"]:
+        """A prior draw on both grids, less what its own noisy values on this one make of it."""
+        there = layout(self.structure, grid)
+        of_prior, of_noise = jax.random.split(key)
+        here, new = joint_draws(self.structure, there, of_prior, n)
+        noisy = here + jnp.sqrt(self.noise) * jax.random.normal(of_noise, here.shape)
+        alpha = kron.products(kron.transposed(self.vectors), noisy) * self.inverse
+        return there.from_grid(new - kron.products(self._turned(cross(there, self.structure)), alpha))
+
+    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+        diagonal = kron.product(kron.squared(self.vectors), self.inverse)
+        alpha = kron.products(self.vectors, self.alpha)
+        return self.structure.from_grid(diagonal[None])[:, 0], self.structure.from_grid(alpha)
+
+    def _turned(self, rows: list[Float[Array, "M G"]]) -> list[Float[Array, "M G"]]:
+        """Covariances with the places of each factor as covariances with its eigenvectors."""
+        return [R @ Q for R, Q in zip(rows, self.vectors, strict=True)]
+
+
+class Eigen(Engine):
+    """Kernels that factor over the axes of a grid. Holes and unequal noise are left to `Krylov`."""
+
+    name: ClassVar[str] = "Eigen"
+    structure: ClassVar[str] = "kronecker"
+
+    def form(self, kernel: Kernel, inputs: Inputs) -> Kronecker | No:
+        return kronecker(kernel, inputs)
+
+    def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
+        sizes, N = factor_sizes(kernel, inputs), len(inputs)
+        return Cost(flops=sum(15 * G**3 + 10 * N * G for G in sizes) + 60 * N, bytes=8 * (8 * N + sum(6 * G**2 for G in sizes)))
+
+    def note(self, kernel: Kernel) -> str:
+        return "one noise level in all cells; else Krylov"
+
+    def matrix_rows(self, inputs: Inputs) -> int:
+        return 0
+
+    def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> Engine:
+        """Itself while all cells are seen equally well, as far as is known, and otherwise the engine for all other cases."""
+        if not isinstance(inputs, Grid) or (inputs.complete and (data is None or _uniform(model, data))):
+            return self
+        return Krylov().specialised(model, inputs, data)
+
+    def log_det_and_gram(self, structure: Kronecker, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        matrices = tuple(kron.joined(structure.matrices()))
+        T = structure.to_grid(sites.targets).reshape(-1, *map(len, matrices))
+        return kron.log_det_and_gram(matrices, noise_of(sites), T)
+
+    def condition(self, structure: Kronecker, sites: Sites) -> EigenConditional:
+        parts, noise = kron.eigen(structure.matrices()), noise_of(sites)
+        rotated = kron.products(kron.transposed(parts.vectors), structure.to_grid(sites.targets))
+        total = parts.spectrum() + noise
+        alpha = rotated / total
+        gram = jnp.einsum("cn,en->ce", rotated.reshape(len(rotated), -1), alpha.reshape(len(alpha), -1))
+        return EigenConditional(structure, parts.vectors, alpha, 1 / total, noise, jnp.sum(jnp.log(total)), gram)
+
+
+def noise_of(sites: Sites) -> Float[Array, ""]:
+    """The one noise variance of equal sites; the mean lets the derivative reach all of them."""
+    return 1 / jnp.mean(sites.precision)
+
+
+def _uniform(model: Model, data: Data) -> bool:
+    """Whether all cells were seen with one noise level."""
+    equal = data.weight is None or np.ptp(data.weight) == 0
+    return hasattr(model.likelihood, "noise") and bool(np.all(data.seen)) and np.ptp(np.asarray(data.noise)) == 0 and equal

@@ -1,0 +1,241 @@
+"""Grids with holes, with unequal noise, or with observations of any kind: conjugate gradients in white coordinates.
+
+Means are solved for to a tolerance. The log determinant comes with an interval that holds it for certain and, unless that is
+short, with the standard error of a few probes. On small grids the preconditioner is the whole matrix, and all is exact.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..inputs import Grid, Inputs
+from ..kernels.algebra import Kernel
+from ..linalg import kronecker as kron
+from ..linalg import whitened
+from ..linalg.cholesky import log_sum
+from ..posterior import Data, Marginals, Model, Sites
+from ..structure.base import No
+from ..structure.dense import covariance
+from ..structure.kronecker import Kronecker, kronecker
+from .base import Cost, Engine, draw
+from .grid_seen import FEW, SeenCells
+from .grids import GridConditional, contract, cross, every_cell, factor_sizes, joint_draws, layout, rows_of
+
+WHOLE = 2500  # cells up to which the preconditioner is the whole matrix
+LEARNING = whitened.Effort(modes=1000, probes=4)
+FINAL = {"modes": 2000, "probes": 8}  # what is spent on top when the parameters are settled
+EXACT = 200  # places up to which each variance is solved for
+CHECKED = 16  # cells that tell how good the quick variances are
+GRAIN = 0.1  # the same probes throughout make a smooth function, but not quite that of its gradient
+STEPS = 12  # of conjugate gradients, typically
+
+
+class KrylovConditional(GridConditional):
+    """A grid given sites: the means z in white coordinates, and H there, from which variances come.
+
+    The variance at a place with the row v in white coordinates is k − vᵀv + vᵀH⁻¹v. The last term is solved for at a few
+    places; at many it is that of the preconditioner and the probes, with an error that was looked at in some cells.
+    """
+
+    structure: Kronecker
+    system: whitened.System
+    probed: whitened.Probed
+    shift: Float[Array, "C *sizes"]
+    z: Float[Array, "C *sizes"]
+    log_det: whitened.LogDet
+    gram: Float[Array, "C C"]
+    variance_error: Float[Array, ""]  # relative, the largest of the cells that were looked at
+    effort: whitened.Effort = eqx.field(static=True)
+    natural: bool = eqx.field(static=True)
+    quick: bool = eqx.field(static=True, default=False)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of the process."""
+        return self.structure.kernel
+
+    @property
+    def row_size(self) -> int:
+        N = math.prod(self.structure.sizes)
+        return 4 * (1 + len(self.probed.easy)) * N // max(self.structure.sizes) if self.quick else 8 * N
+
+    @property
+    def log_det_error(self) -> Float[Array, ""]:
+        return self.log_det.error
+
+    def for_places(self, count: int) -> KrylovConditional:
+        return dataclasses.replace(self, quick=count > EXACT)
+
+    def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        return (
+            (self.log_det.value, self.gram)
+            if self.natural
+            else _of_values(self.log_det.value, self.gram, self.system.w, self.shift)
+        )
+
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+        rows, prior = rows_of(self.structure, X, part)
+        white = self._whitened(rows)
+        known = math.prod(jnp.sum(V * V, axis=1) for V in white)
+        left = self._quick(white) if self.quick else jax.lax.map(self._exact, tuple(white))
+        return contract(white, self.z), jnp.maximum(prior - known + left, 0.0)
+
+    def on_grid(self, grid: Grid) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+        there = layout(self.structure, grid)
+        white = self._whitened(cross(there, self.structure))
+        known = kron.outer([jnp.sum(V * V, axis=1) for V in white])
+        variance = kron.outer(there.prior_variances()) - known + whitened.variances(self.system, white, self.probed)
+        return there.from_grid(kron.products(white, self.z)), there.from_grid(jnp.maximum(variance, 0.0)[None])[:, 0]
+
+    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+        white = self._whitened(rows_of(self.structure, X, None)[0])
+        V = every_cell(white)
+        solved = self.system.solve(V.reshape(len(V), *self.system.w.shape), self.effort).x.reshape(V.shape)
+        left = V @ solved.T
+        return contract(white, self.z), covariance(self.kernel, X, X) - V @ V.T + 0.5 * (left + left.T)
+
+    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
+        return draw(self.joint(X)[1], key, n)
+
+    def residuals_on_grid(self, grid: Grid, key: Array, n: int) -> Float[Array, "M n"]:
+        """A prior draw on both grids, less what its own noisy values on this one make of it."""
+        there, w = layout(self.structure, grid), self.system.w
+        of_prior, of_noise = jax.random.split(key)
+        here, new = joint_draws(self.structure, there, of_prior, n)
+        h = w * here + jnp.sqrt(w) * jax.random.normal(of_noise, here.shape)
+        z = whitened.means(self.system, h, self.effort).z
+        return there.from_grid(new - kron.products(self._whitened(cross(there, self.structure)), z))
+
+    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+        w = self.system.w
+        diagonal = w - w**2 * whitened.variances(self.system, self.system.factors, self.probed)
+        alpha = self.shift - w * kron.products(self.system.factors, self.z)
+        return self.structure.from_grid(diagonal[None])[:, 0], self.structure.from_grid(alpha)
+
+    def _whitened(self, rows: list[Float[Array, "M G"]]) -> list[Float[Array, "M G"]]:
+        """Covariances with the places of each factor as covariances with its white coordinates."""
+        return [R @ inverse.T for R, inverse in zip(rows, self.system.inverse_factors(), strict=True)]
+
+    def _exact(self, white: tuple[Float[Array, "G"], ...]) -> Float[Array, ""]:
+        """vᵀH⁻¹v for one place."""
+        return _left(self.system, kron.outer(white), self.effort)
+
+    def _quick(self, white: list[Float[Array, "M G"]]) -> Float[Array, "M"]:
+        """vᵀP⁻¹v and what the probes add to it, for many places."""
+        system, easy = self.system, self.probed.easy
+        rest = contract(kron.squared(white), ((1 - system.inside) / system.diagonal)[None])[:, 0]
+        index = jnp.unravel_index(system.modes, system.w.shape)
+        block = math.prod(V[:, i] for V, i in zip(white, index, strict=True))
+        found = rest + jnp.sum((block @ system.inverse) * block, axis=1)
+        if not len(easy):
+            return found
+        return found + jnp.mean(contract(white, self.probed.solved - easy) * contract(white, easy), axis=1)
+
+
+def _left(system: whitened.System, v: Float[Array, "*sizes"], effort: whitened.Effort) -> Float[Array, ""]:
+    """vᵀH⁻¹v = 2vᵀx − xᵀHx, so that an error of x counts squared."""
+    x = system.solve(v[None], effort).x[0]
+    return 2 * jnp.sum(v * x) - jnp.sum(x * system.apply(x))
+
+
+def _of_values(log_det: Array, gram: Array, w: Array, shift: Array) -> tuple[Array, Array]:
+    """log|C| and TᵀC⁻¹T of values T = h/w seen with noise, from log|I + KW| and hᵀΣh."""
+    T = jnp.where(w > 0, shift / jnp.where(w > 0, w, 1.0), 0.0)
+    return log_det - log_sum(jnp.ravel(w)), T.reshape(len(T), -1) @ shift.reshape(len(T), -1).T - gram
+
+
+class Krylov(Engine):
+    """Kernels that factor over the axes of a grid, with a precision for each cell, 0 for a hole."""
+
+    effort: whitened.Effort = eqx.field(static=True, default=LEARNING)
+    whole: bool = eqx.field(static=True, default=False)
+
+    name: ClassVar[str] = "Krylov"
+    structure: ClassVar[str] = "kronecker"
+
+    def form(self, kernel: Kernel, inputs: Inputs) -> Kronecker | No:
+        return kronecker(kernel, inputs)
+
+    @property
+    def accuracy(self) -> str:
+        return "exact" if self.whole else f"to {self.effort.tolerance:.0e}"
+
+    @property
+    def grain(self) -> float:
+        return 0.0 if self.whole else GRAIN
+
+    def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
+        sizes = factor_sizes(kernel, inputs)
+        N, r = math.prod(sizes), min(self.effort.modes, math.prod(sizes))
+        block = 2 * min(self.effort.numbers, N * r) * max(sizes) + 2 * r**3
+        solves = (1 + self.effort.probes) * STEPS * (4 * N * sum(sizes) + 4 * r**2)
+        numbers = min(self.effort.numbers, N * r) + 6 * r**2 + (12 + 3 * self.effort.probes) * N
+        return Cost(flops=sum(25 * G**3 for G in sizes) + block + solves, bytes=8 * numbers)
+
+    def note(self, kernel: Kernel) -> str:
+        return "" if self.whole else f"evidence with a standard error, by {self.effort.probes} probes; more at the end"
+
+    def matrix_rows(self, inputs: Inputs) -> int:
+        return 0
+
+    def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> Engine:
+        if not isinstance(inputs, Grid):
+            return self
+        cells = math.prod(inputs.shape)
+        if cells <= WHOLE:
+            return Krylov(LEARNING._replace(modes=cells, probes=0), whole=True)
+        gaussian = data is not None and hasattr(model.likelihood, "noise")
+        few = gaussian and int(np.sum(data.seen)) <= FEW  # type: ignore[union-attr]
+        return SeenCells(int(np.sum(data.seen))) if few else Krylov()  # type: ignore[union-attr]
+
+    def log_det_and_gram(self, structure: Kronecker, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        w, h = _on_cells(structure, sites)
+        log_det, gram = whitened.log_det_and_gram(structure.matrices(), w, h, self.effort)
+        return (log_det, gram) if sites.natural else _of_values(log_det, gram, w, h)
+
+    def marginals(self, structure: Kronecker, sites: Sites) -> Marginals:
+        w, h = _on_cells(structure, sites)
+        system = whitened.build(structure.matrices(), w, self.effort)
+        probed, found = whitened.probe(system, self.effort), whitened.means(system, h, self.effort)
+        variance = structure.from_grid(whitened.variances(system, system.factors, probed)[None])[:, 0]
+        return Marginals(structure.from_grid(found.mean), variance, whitened.log_det_of(system, probed).value, found.gram)
+
+    def condition(self, structure: Kronecker, sites: Sites) -> KrylovConditional:
+        effort = self.effort if self.whole else self.effort._replace(**FINAL)
+        w, h = _on_cells(structure, sites)
+        system = whitened.build(structure.matrices(), w, effort)
+        probed, found = whitened.probe(system, effort, seed=whitened.SEED + 1), whitened.means(system, h, effort)
+        log_det = whitened.log_det_of(system, probed)
+        probed, error = (probed, jnp.zeros(())) if self.whole else _looked_at(system, probed, effort)
+        return KrylovConditional(structure, system, probed, h, found.z, log_det, found.gram, error, effort, sites.natural)
+
+
+def _on_cells(structure: Kronecker, sites: Sites) -> tuple[Float[Array, "*sizes"], Float[Array, "C *sizes"]]:
+    """The precisions and the shifts over the grid."""
+    if sites.signed:
+        raise ValueError("factors that may be negative are not to be had on a large grid: choose inference='variational'")
+    return structure.to_grid(sites.precision[:, None])[0], structure.to_grid(sites.shift)
+
+
+def _looked_at(
+    system: whitened.System, probed: whitened.Probed, effort: whitened.Effort
+) -> tuple[whitened.Probed, Float[Array, ""]]:
+    """Whether the probes make quick variances better, and how good these are, by the variances of some cells."""
+    sizes = system.w.shape
+    cells = np.random.default_rng(0).integers(0, math.prod(sizes), CHECKED)
+    index = np.unravel_index(cells, sizes)
+    rows = tuple(F[i] for F, i in zip(system.factors, index, strict=True))
+    exact = jax.lax.map(lambda row: _left(system, kron.outer(row), effort), rows)
+    error = lambda p: jnp.max(jnp.abs(jnp.ravel(whitened.variances(system, system.factors, p))[cells] / exact - 1))
+    alone = probed._replace(solved=probed.easy)
+    of_both, of_one = error(probed), error(alone)
+    solved = jnp.where(of_both < of_one, probed.solved, probed.easy)
+    return probed._replace(solved=solved), jnp.minimum(of_both, of_one)

@@ -1,0 +1,132 @@
+"""Evenly spaced times, equally noisy: exact inference by fast Fourier transforms for kernels that are not Markov."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..inputs import Inputs, Times
+from ..kernels.algebra import Kernel
+from ..linalg import toeplitz as linalg
+from ..posterior import Conditional, Data, Model, Sites
+from ..structure.base import No
+from ..structure.dense import covariance, typical_variance, variances
+from ..structure.toeplitz import Toeplitz, toeplitz
+from .base import Cost, Engine, draw
+from .cholesky import Cholesky
+
+LOWEST_NOISE = 1e-8  # in units of the prior variance: below, conjugate gradients take too many steps
+LARGEST = 30_000  # times of which the whole covariance matrix can be had
+OVERHEAD = 1e8  # flops that many small transforms are worth, so that short series go to the whole matrix
+
+
+class ToeplitzConditional(Conditional):
+    """A regular series given equally noisy values: α = C⁻¹T, and the first column of C⁻¹, which holds all of it."""
+
+    structure: Toeplitz
+    noise: Float[Array, ""]
+    T: Float[Array, "C N"]  # in the order of time
+    alpha: Float[Array, "C N"]
+    first: Float[Array, "N"]
+    log_det: Float[Array, ""]
+    error: Float[Array, ""]
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of the process."""
+        return self.structure.kernel
+
+    @property
+    def row_size(self) -> int:
+        return 8 * self.alpha.shape[1]
+
+    @property
+    def log_det_error(self) -> Float[Array, ""]:
+        return self.error
+
+    def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        gram = self.T @ self.alpha.T
+        return self.log_det, 0.5 * (gram + gram.T)
+
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        Ks = covariance(kernel, X, self.structure.t[:, None])
+        explained = jnp.sum(Ks * self._solve(Ks), axis=1)
+        return Ks @ self.alpha.T, jnp.maximum(variances(kernel, X) - explained, 0.0)
+
+    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+        Ks = covariance(self.kernel, X, self.structure.t[:, None])
+        explained = Ks @ self._solve(Ks).T
+        return Ks @ self.alpha.T, covariance(self.kernel, X, X) - 0.5 * (explained + explained.T)
+
+    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
+        return draw(self.joint(X)[1], key, n)
+
+    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+        rank = self.structure.rank
+        return linalg.inverse_diagonal(self.first)[rank], self.alpha.T[rank]
+
+    def _solve(self, B: Float[Array, "M N"]) -> Float[Array, "M N"]:
+        return linalg.solve(self.structure.lags(B.shape[1] + 1), self.noise, B)
+
+
+class FourierToeplitz(Engine):
+    """Stationary kernels at evenly spaced times, all of them seen with one noise level."""
+
+    refusal: str = eqx.field(static=True, default="")
+
+    name: ClassVar[str] = "Toeplitz"
+    structure: ClassVar[str] = "toeplitz"
+
+    def form(self, kernel: Kernel, inputs: Inputs) -> Toeplitz | No:
+        return No(self.refusal) if self.refusal else toeplitz(kernel, inputs)
+
+    def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
+        N = len(inputs)
+        return Cost(flops=OVERHEAD + 500 * N * math.log2(2 * N), bytes=8 * (6 * linalg.lags_needed(N) + 30 * N))
+
+    def note(self, kernel: Kernel) -> str:
+        return "one noise level at all times; else Cholesky"
+
+    def matrix_rows(self, inputs: Inputs) -> int:
+        return 0
+
+    def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> Engine:
+        if not isinstance(inputs, Times) or not hasattr(model.likelihood, "noise"):
+            return FourierToeplitz("the observations are not Gaussian") if isinstance(inputs, Times) else self
+        if data is None:
+            low = float(model.likelihood.noise) < LOWEST_NOISE * _variance(model.kernel, inputs)
+            return FourierToeplitz("noise so low asks for the whole matrix") if low else self
+        if bool(np.all(data.seen)) and np.ptp(np.asarray(data.noise)) == 0:
+            return self
+        if len(inputs) > LARGEST:
+            raise ValueError(
+                f"some of the {len(inputs)} times have no value, or a noise of their own: this asks for the whole covariance "
+                "matrix, which is too large; approximate='state-space' takes such series"
+            )
+        return Cholesky()
+
+    def log_det_and_gram(self, structure: Toeplitz, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        k = structure.lags(linalg.lags_needed(len(structure.t)))
+        return linalg.log_det_and_gram(k, _noise(sites), structure.in_time(sites.targets).T)
+
+    def condition(self, structure: Toeplitz, sites: Sites) -> ToeplitzConditional:
+        T, noise, N = structure.in_time(sites.targets).T, _noise(sites), len(structure.t)
+        k = structure.lags(linalg.lags_needed(N))
+        solved = linalg.solve(k, noise, jnp.concatenate([T, jnp.zeros((1, N)).at[0, 0].set(1.0)]))
+        return ToeplitzConditional(structure, noise, T, solved[:-1], solved[-1], *linalg.log_det(k, noise, N))
+
+
+def _noise(sites: Sites) -> Float[Array, ""]:
+    """The one noise variance of equal sites; the mean lets the derivative reach all of them."""
+    return 1 / jnp.mean(sites.precision)
+
+
+def _variance(kernel: Kernel, inputs: Times) -> float:
+    return float(jax.jit(typical_variance)(kernel, np.asarray(inputs.t[:1, None])))

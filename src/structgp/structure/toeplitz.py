@@ -1,0 +1,80 @@
+"""Stationary kernels at evenly spaced times: the covariance is a function of the lag, one rule for each node of the algebra."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from ..inputs import Inputs, Times
+from ..kernels.algebra import Kernel, Product, Scaled, Sum
+from ..kernels.nonstationary import Constant, White
+from ..kernels.oscillating import Cosine, DampedOscillator, Periodic, SpectralMixture
+from ..kernels.stationary import ProductMatern, Radial, Sinc
+from ..kernels.views import On
+from .base import No, Structure
+from .dense import covariance
+
+
+class Toeplitz(Structure):
+    """A stationary process at evenly spaced times."""
+
+    kernel: Kernel
+    t: Float[Array, "N"]
+    order: Int[Array, "N"]
+    rank: Int[Array, "N"]
+    in_order: bool = eqx.field(static=True)
+
+    def lags(self, count: int) -> Float[Array, "count"]:
+        """The covariance at lags of 0, 1, 2, … steps."""
+        step = (self.t[-1] - self.t[0]) / (len(self.t) - 1)
+        return covariance(self.kernel, jnp.zeros((1, 1)), step * jnp.arange(count)[:, None])[0]
+
+    def in_time(self, values: Array) -> Array:
+        """Rows in the caller's order, put in the order of time."""
+        return values if self.in_order else values[self.order]
+
+
+def toeplitz(kernel: Kernel, inputs: Inputs) -> Toeplitz | No:
+    """The covariance by lags, or why it is none."""
+    if not isinstance(inputs, Times) or not inputs.regular:
+        return No("the inputs are not evenly spaced on a line")
+    moves = not_stationary(kernel)
+    return Toeplitz(kernel, inputs.t, inputs.order, inputs.rank, inputs.in_order) if moves is None else moves
+
+
+@singledispatch
+def not_stationary(kernel: Kernel) -> No | None:
+    """Why a kernel is not a function of the lag alone, None if it is."""
+    return No(f"{type(kernel).__name__} is not stationary, or not known to be")
+
+
+@not_stationary.register(Radial)
+@not_stationary.register(ProductMatern)
+@not_stationary.register(Sinc)
+@not_stationary.register(Cosine)
+@not_stationary.register(Periodic)
+@not_stationary.register(DampedOscillator)
+@not_stationary.register(SpectralMixture)
+@not_stationary.register(Constant)
+@not_stationary.register(White)
+def _(kernel: Kernel) -> None:
+    return None
+
+
+@not_stationary.register
+def _(kernel: Sum) -> No | None:
+    return next((why for term in kernel.terms if (why := not_stationary(term))), None)
+
+
+@not_stationary.register
+def _(kernel: Product) -> No | None:
+    return next((why for factor in kernel.factors if (why := not_stationary(factor))), None)
+
+
+@not_stationary.register(Scaled)
+@not_stationary.register(On)
+def _(kernel: Scaled | On) -> No | None:
+    return not_stationary(kernel.kernel)
