@@ -1,0 +1,244 @@
+"""Sums of one-dimensional terms in time that grows with N: the mean exactly, the evidence from below.
+
+The mean solves (ΣK_d + W⁻¹)α = T by conjugate gradients on B = I + S K S, S = √W, with products K_d v by two scans along each
+line and the projection on spline features as preconditioner. Its residual is checked: the mean is that of the full model. The
+evidence is the lower bound of `additive_splines`, and the variances are those of the projected process plus what it leaves out.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..inputs import Inputs
+from ..kernels.algebra import Kernel
+from ..linalg import chains, conjugate_gradients, kalman_smooth, krylov, quasiseparable, splines
+from ..posterior import Conditional, Data, Model, Sites
+from ..structure.additive import Additive, Lines, additive, lines_of, terms_of
+from ..structure.base import No
+from ..structure.dense import covariance
+from .additive_splines import Projected, bound, project, sparse_products, totals
+from .base import Cost, Engine
+
+LEFT_OUT = {1: 0.3, 2: 0.12, 3: 0.1, 4: 0.1}  # by number of states: see `intervals_for`
+CLOSE, CLOSE_PER_ROW = 1.0, 3e-4  # how far the bound may lie below the evidence, at all and for each row
+INTERVALS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256)  # few sizes, so that few programs are compiled
+MOST_FEATURES = 3000  # of all lines together
+TOLERANCE = 1e-9  # of the residual of the mean, relative to the data
+PROBE_TOLERANCE, PROBE_STEPS = 1e-4, 40  # of the estimate of a determinant, where little is enough
+
+Map = Callable[[Any], Any]
+
+
+class AdditiveConditional(Conditional):
+    """A sum of lines given sites: the swept weights α of each line for the means, the projected process for the variances."""
+
+    kernel: Kernel
+    structure: Additive
+    sites: Sites
+    alpha: Float[Array, "N C"]
+    swept: quasiseparable.Swept
+    projected: Projected
+    evidence: tuple[Float[Array, ""], Float[Array, "C C"]]
+    steps: Float[Array, ""]
+    residual: Float[Array, ""]
+    engine: AdditiveEngine = eqx.field(static=True)
+
+    def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        return self.evidence
+
+    @property
+    def row_size(self) -> int:
+        return 4 * self.projected.factor.shape[0]
+
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+        x = _lines(self.kernel, X).t
+        mean = self.line_means(x)
+        psi = self.projected.features(x)
+        if part is not None:
+            chosen = jnp.arange(x.shape[1]) == part
+            mean, psi = jnp.where(chosen[:, None], mean, 0.0), jnp.where(chosen[:, None, None], psi, 0.0)
+            left_out = self.projected.open_variance(psi)[part]
+        else:
+            left_out = jnp.sum(self.projected.open_variance(psi), axis=0)
+        return jnp.sum(mean, axis=1), left_out + jnp.sum(self.projected.whitened(psi) ** 2, axis=0)
+
+    def line_means(self, x: Float[Array, "M L"]) -> Float[Array, "M L C"]:
+        """The mean of each term at places of its line."""
+        form = self.structure
+        return form.variance[:, None] * quasiseparable.between(self.swept, form.t, x, form.rate, form.states)
+
+    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+        psi = self.projected.features(_lines(self.kernel, X).t)
+        V = self.projected.whitened(psi)
+        known = psi.reshape(V.shape[0], -1)
+        return self.at(X)[0], covariance(self.kernel, X, X) - known.T @ known + V.T @ V
+
+    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
+        """A joint prior draw at the old and new places, less what the sites make of it."""
+        form, x = self.structure, _lines(self.kernel, X).t
+        keys = jax.random.split(key, x.shape[1] + 1)
+        both = jnp.concatenate([form.returned(form.t[..., None])[..., 0], x])
+        one_line = functools.partial(_draw_line, states=form.states, n=n)
+        drawn = jnp.sum(jax.vmap(one_line)(both.T, form.rate, form.variance, keys[:-1]), axis=0)
+        w = self.sites.precision[:, None]
+        noise = jax.random.normal(keys[-1], (len(w), n)) / jnp.sqrt(jnp.where(w > 0, w, 1.0))
+        solved = self.engine.solve(form, self.sites.precision, drawn[: len(w)] + noise, self.projected)
+        swept = _sweep(form, solved.x)
+        known = form.variance[:, None] * quasiseparable.between(swept, form.t, x, form.rate, form.states)
+        return drawn[len(w) :] - jnp.sum(known, axis=1)
+
+    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+        w, form = self.sites.precision, self.structure
+        psi = self.projected.features(form.returned(form.t[..., None])[..., 0])
+        fitted = jnp.sum(self.projected.whitened(psi) ** 2, axis=0)
+        return w - w * w * fitted, self.alpha
+
+
+class AdditiveEngine(Engine):
+    """Sums of Matérn terms, each along one column or direction, on any inputs."""
+
+    intervals: int = eqx.field(static=True, default=32)
+
+    name: ClassVar[str] = "Additive"
+    structure: ClassVar[str] = "additive"
+    accuracy: ClassVar[str] = "mean exact, evidence from below"
+
+    def form(self, kernel: Kernel, inputs: Inputs) -> Additive | No:
+        return additive(kernel, inputs)
+
+    def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
+        N, L = len(inputs), len(terms_of(kernel))
+        F = L * splines.size(self.intervals, 3)
+        return Cost(flops=N * (2 * F**2 + 2000 * L) + F**3, bytes=8 * (N * 40 * L + 6 * F**2))
+
+    def note(self, kernel: Kernel) -> str:
+        return f"{len(terms_of(kernel))} lines, {self.intervals} spline intervals each"
+
+    def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> AdditiveEngine:
+        """As many knots as the shortest lengthscale asks for."""
+        with jax.enable_x64(True):
+            lines = lines_of(model.kernel, jnp.asarray(np.asarray(inputs.points)))
+        if isinstance(lines, No):
+            return self
+        return AdditiveEngine(intervals_for(lines, float(model.likelihood.noise), len(inputs)))  # type: ignore[attr-defined]
+
+    def log_det_and_gram(self, structure: Additive, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        basis = basis_of(structure, self.intervals)
+        sums = totals(basis, _unsorted(structure), structure.states, sites.precision, sites.targets)
+        return bound(basis, structure.rate, structure.variance, sums, structure.states)
+
+    def condition(self, structure: Additive, sites: Sites) -> AdditiveConditional:
+        basis = basis_of(structure, self.intervals)
+        sums = totals(basis, _unsorted(structure), structure.states, sites.precision, sites.targets)
+        projected, (log_det, _), left_out = project(basis, structure.rate, structure.variance, sums, structure.states)
+        solved = self.solve(structure, sites.precision, sites.targets, projected)
+        swept = _sweep(structure, solved.x)
+        gram = sites.targets.T @ solved.x  # exact, and never above that of the projection: the bound stays one
+        evidence = (log_det + jnp.sum(jnp.maximum(left_out, 0.0)), 0.5 * (gram + gram.T))
+        return AdditiveConditional(
+            structure.kernel, structure, sites, solved.x, swept, projected, evidence, solved.steps, solved.residual, self
+        )
+
+    def solve(
+        self, structure: Additive, w: Float[Array, "N"], targets: Float[Array, "N C"], projected: Projected
+    ) -> conjugate_gradients.Solution:
+        """C⁻¹T to a tolerance on the residual, zero where nothing was seen."""
+        S = jnp.sqrt(w)[:, None]
+        apply = lambda v: v + S * product(structure, S * v)
+        precondition, _ = preconditioner(structure, w, projected)
+        solution = conjugate_gradients.solve(apply, precondition, S * targets, TOLERANCE)
+        return solution._replace(x=S * solution.x)
+
+
+def preconditioner(structure: Additive, w: Float[Array, "N"], projected: Projected) -> tuple[Map, Map]:
+    """Two functions of columns: P⁻¹r for P = I + S Q S, and S times the projected prior at whitened weights."""
+    S = jnp.sqrt(w)[:, None]
+    forward, transpose = sparse_products(projected.basis, _unsorted(structure), structure.states)
+    L, m = projected.roots.shape[:2]
+
+    def raised(a: Array) -> Array:
+        back = jax.scipy.linalg.solve_triangular(projected.roots, a.reshape(L, m, -1), lower=True, trans="T")
+        return S * forward(back.reshape(L * m, -1))
+
+    def precondition(r: Array) -> Array:
+        psi = jax.scipy.linalg.solve_triangular(projected.roots, transpose(S * r).reshape(L, m, -1), lower=True)
+        return r - raised(jax.scipy.linalg.cho_solve((projected.factor, True), psi.reshape(L * m, -1)))
+
+    return precondition, raised
+
+
+def remainders(conditional: AdditiveConditional, key: Array, probes: int) -> Float[Array, "probes"]:
+    """Estimates of log|C| − log|C_Q|, one from each random probe, by Lanczos' method."""
+    form, w = conditional.structure, conditional.sites.precision
+    S = jnp.sqrt(w)[:, None]
+    apply = lambda v: v + S * product(form, S * v)
+    precondition, raised = preconditioner(form, w, conditional.projected)
+
+    def one(key: Array) -> Array:
+        first, second = jax.random.split(key)
+        b = jax.random.normal(first, (len(w), 1)) + raised(
+            jax.random.normal(second, (conditional.projected.factor.shape[0], 1))
+        )
+        solved = krylov.conjugate_gradients(apply, precondition, b, PROBE_TOLERANCE, PROBE_STEPS, kept=PROBE_STEPS)
+        return len(w) * krylov.log_form(solved)
+
+    return jax.lax.map(one, jax.random.split(key, probes))
+
+
+def product(structure: Additive, v: Float[Array, "N C"]) -> Float[Array, "N C"]:
+    """K v, in the caller's order."""
+    u = structure.rate * structure.gaps()
+    along = structure.variance[:, None] * quasiseparable.product(u, structure.sorted(v), structure.states)
+    return jnp.sum(structure.returned(along), axis=1)
+
+
+def intervals_for(lines: Lines, noise: float, count: int) -> int:
+    """How many intervals between knots keep the bound on the evidence close, as far as memory allows.
+
+    Of the variance v of a line, a part of about (h/ℓ)^(2n−1)/10 is left out with knots h apart.
+    """
+    n, (t, rate, variance) = lines.states, (np.asarray(part) for part in lines[:3])
+    spans = np.ptp(t, axis=0) * rate / np.sqrt(2 * n - 1)
+    close = 2 * max(CLOSE, CLOSE_PER_ROW * count)
+    share = LEFT_OUT[n] * count / max(noise, 1e-12 * float(np.sum(variance)))
+    needed = (share * np.sum(variance * spans ** (2 * n - 1)) / close) ** (1 / (2 * n - 1))
+    most = MOST_FEATURES / len(rate) - 2 * n + 1
+    fitting = [size for size in INTERVALS if size <= most] or [INTERVALS[0]]
+    return next((size for size in fitting if size >= needed), fitting[-1])
+
+
+def basis_of(structure: Additive, intervals: int) -> splines.Splines:
+    """Spline features on the lines, nearly diagonal at the rates at hand."""
+    return splines.build(structure.t, structure.rate, intervals, structure.states)
+
+
+def _lines(kernel: Kernel, X: Float[Array, "M D"]) -> Lines:
+    lines = lines_of(kernel, X)
+    assert not isinstance(lines, No)
+    return lines
+
+
+def _unsorted(structure: Additive) -> Float[Array, "N L"]:
+    return structure.returned(structure.t[..., None])[..., 0]
+
+
+def _sweep(structure: Additive, v: Float[Array, "N C"]) -> quasiseparable.Swept:
+    return quasiseparable.sweep(structure.rate * structure.gaps(), structure.sorted(v), structure.states)
+
+
+def _draw_line(
+    t: Float[Array, "N"], rate: Float[Array, ""], variance: Float[Array, ""], key: Array, *, states: int, n: int
+) -> Float[Array, "N n"]:
+    """n draws of one term at places in any order."""
+    order = jnp.argsort(t)
+    gaps = jnp.diff(t[order], prepend=t[order][:1])
+    drawn = kalman_smooth.prior_samples(chains.Matern(states, rate, variance), gaps, key, n)[:, 0]
+    return jnp.zeros_like(drawn).at[order].set(drawn)

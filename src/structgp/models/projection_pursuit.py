@@ -1,0 +1,336 @@
+"""Projection pursuit regression with Gaussian processes: y = c + βᵀx + Σ_m f_m(u_mᵀx) + ε, all directions learned together.
+
+Directions and parameters maximise the evidence of `sine_model`; their number is raised as long as the evidence, charged
+½(D+1) log N for each projection, rises. Given the directions, mean and variance are those of the exact additive process; the
+variance is raised by what the sine model says that linearised directions add to it, so that it knows that they were learned.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import Seed, double_precision, generator
+from ..gp import GP
+from ..inputs import as_inputs
+from ..kernels.algebra import Sum
+from ..kernels.stationary import Matern
+from ..kernels.views import Project
+from ..learn.maximise import Learning, climb
+from ..likelihoods.gaussian import Gaussian
+from ..linalg import sines
+from ..linalg.cholesky import lapack_threads
+from ..means import Basis, Powers
+from ..parameters import as_numpy, free_vector
+from ..posterior import Prediction
+from .additive import FittedAdditive, conditioned
+from .sine_model import Rows, SineModel, SineObjective, reaches
+
+RUNGS = (1, 2, 4, 6, 10, 20, 40, 80)  # numbers of projections that are tried
+PATIENCE = 2  # after so many numbers in a row that were no better, no larger one is tried
+WORK = 6e8  # rows times squared features up to which all rows are used from the start
+FEW_ROWS = 4000  # a first look at more work than that takes so many rows
+FIRST_LOOK, SECOND_LOOK = 30, 70  # evaluations before the starts are compared, and after
+CHUNK = 2048
+
+
+class Rung(NamedTuple):
+    """One number of projections that was tried: the log evidence, and what is left when each projection is paid for."""
+
+    projections: int
+    sines: int
+    log_evidence: float
+    charged: float
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Units:
+    """Inputs and targets brought to mean 0 and variance 1; columns that never change are left out."""
+
+    center: np.ndarray
+    scale: np.ndarray
+    kept: np.ndarray
+    y_center: float
+    y_scale: float
+
+    @classmethod
+    def of(cls, X: np.ndarray, y: np.ndarray) -> Units:
+        """The units of these data."""
+        sd = X.std(axis=0)
+        kept = sd > 1e-12 * np.maximum(np.abs(X).max(axis=0), 1e-300)
+        kept = kept if kept.any() else np.arange(X.shape[1]) == 0
+        return cls(X.mean(axis=0), np.where(kept, np.where(sd > 0, sd, 1.0), 1.0), kept, float(y.mean()), float(y.std()) or 1.0)
+
+    def inputs(self, X: np.ndarray) -> np.ndarray:
+        """Rows in these units."""
+        return ((X - self.center) / self.scale)[:, self.kept]
+
+
+class Spread(NamedTuple):
+    """The weights of the sine model, and with them the directions, as a Gaussian: what the variance needs."""
+
+    L: Any
+    scales: Any
+    slopes: Any  # derivative of each function: weights of its sines, (k, M)
+    known: Any  # factor of the precision of the weights when the directions are taken as known
+    factor: Any  # and of weights and directions together
+    noise: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class FittedProjectionPursuit:
+    """A projection pursuit model given data."""
+
+    model: SineModel
+    units: Units
+    additive: FittedAdditive  # the exact process for these directions, in standard units
+    spread: Spread
+    table: tuple[Rung, ...]
+    log_evidence: float
+    learning: Learning
+    seconds: float
+
+    @property
+    def directions(self) -> np.ndarray:
+        """The unit vectors u_m, one row each, for inputs in standard units."""
+        with jax.enable_x64(True):
+            return np.asarray(self.model.units())
+
+    @property
+    def likelihood(self) -> Gaussian:
+        """The noise, in the units of y."""
+        return Gaussian(float(self.spread.noise) * self.units.y_scale**2)
+
+    def mean(self, X: Any) -> np.ndarray:
+        """The mean of f at new places alone."""
+        return self.units.y_center + self.units.y_scale * self.additive.mean(self._standard(X))
+
+    @double_precision
+    def predict(self, X: Any) -> Prediction:
+        """The belief about f at new places."""
+        Z = self._standard(X)
+        turned = [np.asarray(_variance_of_directions(self.model, self.spread, piece)) for piece in _pieces(Z)]
+        given = self.additive.predict(Z)
+        variance = given.variance + np.concatenate([np.zeros(0), *turned])[: len(Z)]
+        f = self.units.y_center + self.units.y_scale * given.mean
+        return Prediction(f, self.units.y_scale**2 * variance, self.likelihood)
+
+    @double_precision
+    def sample(self, X: Any, n: int = 1, seed: Seed = None) -> np.ndarray:
+        """n joint draws of f at new places, (n, M): for the directions as they were learned."""
+        return self.units.y_center + self.units.y_scale * self.additive.sample(self._standard(X), n, seed)
+
+    def _standard(self, X: Any) -> np.ndarray:
+        """New places in the units of the model."""
+        new = as_inputs(X, allow_empty=True)
+        if new.dimension != len(self.units.center):
+            raise ValueError(
+                f"X has {new.dimension} columns, but the model was given {len(self.units.center)}: "
+                "pass the same inputs in the same order"
+            )
+        return self.units.inputs(np.asarray(new.points))
+
+    def summary(self) -> str:
+        """The numbers of projections that were tried, and how learning ended."""
+        lines = ["projections  sines  log evidence   charged   seconds"]
+        for rung in self.table:
+            chosen = "  <- chosen" if rung.projections == self.model.projections else ""
+            row = f"{rung.projections:>11}  {rung.sines:>5}  {rung.log_evidence:>12.1f}  {rung.charged:>8.1f}"
+            lines.append(f"{row}  {rung.seconds:>8.1f}{chosen}")
+        noise = float(self.likelihood.noise)
+        return "\n".join([*lines, f"noise variance {noise:.4g}; {self.learning}; {self.seconds:.1f} s in all"])
+
+    def __repr__(self) -> str:
+        return f"FittedProjectionPursuit({self.model.projections} projections, log evidence {self.log_evidence:.6g})"
+
+
+@dataclasses.dataclass(frozen=True)
+class ProjectionPursuitGP:
+    """A sum of functions of learned projections, a linear part and Gaussian noise.
+
+    `projections` is their number, or None to choose it from the data, up to `most`; no larger number is tried once that could
+    take longer than `seconds`.
+    """
+
+    projections: int | None = None
+    sines: int | None = None
+    nu: float = 2.5
+    most: int = 80
+    seconds: float = 300.0
+
+    @double_precision
+    def fit(
+        self, X: Any, y: Any, *, seed: Seed = 0, max_evaluations: int = 300, progress: bool | None = None
+    ) -> FittedProjectionPursuit:
+        """Learn directions and parameters, then condition the exact process on all data."""
+        began = time.perf_counter()
+        inputs = as_inputs(X)
+        points = np.asarray(inputs.points)
+        data = GP(Matern(nu=self.nu))._read(y, None, "error", inputs)
+        if data.y.shape[1] != 1:
+            raise ValueError(f"projection pursuit takes one target, got {data.y.shape[1]}: fit them one at a time")
+        units = Units.of(points, data.y[:, 0])
+        Z, z = units.inputs(points), (data.y[:, 0] - units.y_center) / units.y_scale
+        with lapack_threads(1):
+            search = _Search(self, Z, z, generator(seed), began, progress, max_evaluations)
+            model, learning, table = search.run()
+            model = as_numpy(model)
+            gp, places = additive_gp(model), as_inputs(Z)
+            additive = conditioned(gp, places, gp._read(z, None, "error", places))
+            spread = as_numpy(_spread(model, Rows.of(Z, z[:, None])))
+        evidence = learning.objective - len(z) * float(np.log(units.y_scale))
+        return FittedProjectionPursuit(
+            model, units, additive, spread, tuple(table), evidence, learning, time.perf_counter() - began
+        )
+
+
+class _Search:
+    """How many projections: each number from the one before with new directions, and afresh; the better start goes on."""
+
+    def __init__(
+        self, asked: ProjectionPursuitGP, X: np.ndarray, y: np.ndarray, rng: Any, began: float, progress: Any, evaluations: int
+    ) -> None:
+        self.asked, self.X, self.y, self.rng, self.began, self.progress = asked, X, y, rng, began, progress
+        self.final = max(evaluations - FIRST_LOOK - SECOND_LOOK, 1)
+        self.each = 0.0  # seconds for an evaluation with all rows
+        few = rng.permutation(len(y))[:FEW_ROWS]
+        self.few = (X[few], y[few])
+        self.table: list[Rung] = []
+
+    def run(self) -> tuple[SineModel, Learning, list[Rung]]:
+        """The best model found, with all rows seen."""
+        rungs = [self.asked.projections] if self.asked.projections else [m for m in RUNGS if m <= self.asked.most]
+        best = last = self.rung(rungs[0], None)
+        for M in rungs[1:]:
+            if not self.time_for(M):
+                break
+            last = self.rung(M, last)
+            best = max(best, last, key=self.charged)
+            if RUNGS.index(M) >= RUNGS.index(best.projections) + PATIENCE:
+                break
+        model, learning = self.climb(best, self.X, self.y, self.final)
+        learning = dataclasses.replace(learning, seconds=time.perf_counter() - self.began, method="sines")
+        return model, learning, self.table
+
+    def time_for(self, M: int) -> bool:
+        """Whether the next number of projections, and the last climb with it, fit into the time that is left."""
+        last = self.table[-1]
+        growth = (M * sines_for(M) / (last.projections * last.sines)) ** 2
+        expected = growth * (last.seconds + self.final * self.each)
+        return time.perf_counter() - self.began + expected < self.asked.seconds
+
+    def rung(self, M: int, smaller: SineModel | None) -> SineModel:
+        """A model with M projections after a first and a second look, on few rows first where all of them are much work."""
+        clock = time.perf_counter()
+        k = self.asked.sines or sines_for(M)
+        X, y = (self.X, self.y) if len(self.y) * (M * k) ** 2 <= WORK else self.few
+        grown = [] if smaller is None else [self.grown(smaller, M, k)]
+        fresh = [self.fresh(M, k) for _ in range(3 if M <= 4 else 1 if M <= 10 or not grown else 0)]
+        climbed = [self.climb(start, X, y, FIRST_LOOK) for start in grown + fresh]
+        model = max(climbed, key=lambda ended: ended[1].objective)[0]
+        model, learning = self.climb(model, X, y, SECOND_LOOK)
+        if len(y) < len(self.y):
+            model, learning = self.climb(model, self.X, self.y, FIRST_LOOK)
+        charged = learning.objective - 0.5 * (self.X.shape[1] + 1) * M * np.log(len(self.y))
+        self.each = learning.seconds / learning.evaluations
+        self.table.append(Rung(M, k, learning.objective, float(charged), time.perf_counter() - clock))
+        return model
+
+    def charged(self, model: SineModel) -> float:
+        return next(rung.charged for rung in self.table if rung.projections == model.projections)
+
+    def climb(self, model: SineModel, X: np.ndarray, y: np.ndarray, evaluations: int) -> tuple[SineModel, Learning]:
+        options: dict[str, Any] = {"restarts": 0, "seed": 0, "max_evaluations": evaluations, "progress": self.progress}
+        return climb(model, SineObjective(model, X, y), [free_vector(model)], len(y), time.perf_counter(), **options)
+
+    def fresh(self, M: int, k: int) -> SineModel:
+        """M random directions."""
+        W = self.rng.standard_normal((M, self.X.shape[1]))
+        return SineModel(W, np.ones(M), np.full(M, 1.0 / M), 0.1, 0.2, sines=k, states=round(self.asked.nu + 0.5))
+
+    def grown(self, smaller: SineModel, M: int, k: int) -> SineModel:
+        """A smaller model with some random directions more, which have little to say yet."""
+        more = M - smaller.projections
+        W = np.concatenate([smaller.directions, self.rng.standard_normal((more, self.X.shape[1]))])
+        variance = np.concatenate([smaller.variance, np.full(more, 0.1 * float(smaller.noise) + 0.01)])
+        lengthscale = np.concatenate([smaller.lengthscale, np.ones(more)])
+        return SineModel(W, lengthscale, variance, smaller.slope, smaller.noise, sines=k, states=smaller.states)
+
+
+def sines_for(M: int) -> int:
+    """How many sines each function gets: fewer when there are many functions."""
+    return 12 if M <= 20 else 10 if M <= 40 else 8
+
+
+def additive_gp(model: SineModel) -> GP:
+    """The exact process for given directions: a sum of Matérn terms along them, and a linear part with a prior."""
+    with jax.enable_x64(True):
+        U = np.asarray(model.units())
+    term = functools.partial(Matern, nu=model.states - 0.5)
+    terms = [
+        Project(term(float(length), float(variance)), u)
+        for u, length, variance in zip(U, model.lengthscale, model.variance, strict=True)
+    ]
+    D = U.shape[1]
+    linear = Basis(Powers(1), 0.0, np.concatenate([np.ones(1), np.full(D, float(model.slope))]))
+    return GP(terms[0] if len(terms) == 1 else Sum(tuple(terms)), Gaussian(float(model.noise)), linear)
+
+
+@jax.jit
+def _spread(model: SineModel, rows: Rows) -> Spread:
+    """Weights and directions as a Gaussian around what was learned, and the noise with their number taken off the rows."""
+    L = reaches(model, rows.X)
+    s = model.scales(L)
+    G, b = sines.sums(model.units(), L, rows.X, rows.Y, model.sines)
+    A = jnp.eye(len(s)) + s[:, None] * G * s / model.noise
+    a = jax.scipy.linalg.solve(A, s * b[:, 0] / model.noise, assume_a="pos") * s
+    k, M = model.sines, model.projections
+    slopes = a[: k * M].reshape(k, M)
+    empty = jnp.zeros((0, 0))
+    partial = Spread(L, s, slopes, empty, empty, model.noise)
+    F = len(s) + M * rows.X.shape[-1]
+
+    def add(total: tuple[Any, Any], piece: tuple[Any, Any]) -> tuple[tuple[Any, Any], None]:
+        x, y = piece
+        Psi = _linearised(model, partial, x) * y[:, -1]
+        fit = jnp.sum(a[:, None] * sines.features(model.units(), L, x, k), axis=0)
+        return (total[0] + Psi @ Psi.T, total[1] + jnp.sum(y[:, -1] * (y[:, 0] - fit) ** 2)), None
+
+    (G, rss), _ = jax.lax.scan(add, (jnp.zeros((F, F)), jnp.zeros(())), (rows.X, rows.Y))
+    used = lambda noise: F - jnp.trace(jnp.linalg.inv(jnp.eye(F) + G / noise))
+    noise = rss / jnp.maximum(rows.count - used(model.noise), 0.1 * rows.count)
+    noise = jnp.maximum(noise, model.noise)
+    A = jnp.eye(F) + G / noise
+    return Spread(L, s, slopes, jnp.linalg.cholesky(A[: len(s), : len(s)]), jnp.linalg.cholesky(A), noise)
+
+
+def _linearised(model: SineModel, spread: Spread, X: Any) -> Any:
+    """The features in units of their prior, then how f would change with each entry of each direction, (F, N)."""
+    U, k = model.units(), model.sines
+    waves = spread.scales[:, None] * sines.features(U, spread.L, X, k)
+    slope = jnp.sum(spread.slopes[:, :, None] * sines.slopes(U, spread.L, X, k), axis=0)
+    turned = slope[:, None, :] * X.T[None]
+    return jnp.concatenate([waves, turned.reshape(-1, len(X))])
+
+
+@jax.jit
+def _variance_of_directions(model: SineModel, spread: Spread, X: Any) -> Any:
+    """What not knowing the directions adds to the variance of f."""
+    Psi = _linearised(model, spread, X)
+    variance = lambda factor, Psi: jnp.sum(jax.scipy.linalg.solve_triangular(factor, Psi, lower=True) ** 2, axis=0)
+    return jnp.maximum(variance(spread.factor, Psi) - variance(spread.known, Psi[: len(spread.scales)]), 0.0)
+
+
+def _pieces(Z: np.ndarray) -> list[np.ndarray]:
+    """Rows in pieces of one size, the last filled up."""
+    size = CHUNK if len(Z) > 64 else 64
+    more = -len(Z) % size
+    filled = np.concatenate([Z, np.zeros((more, Z.shape[1]))])
+    return [filled[at : at + size] for at in range(0, len(filled), size)]
