@@ -7,8 +7,8 @@ UV := .tools/bin/uv
 export UV_PYTHON_DOWNLOADS := never
 RUN := .venv/bin
 
-# Small shapes compile often: keep what was compiled, and one LAPACK thread for each test process.
-TEST_ENV := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
+# Small shapes compile often: keep what was compiled, leave out LLVM's optimisations, one LAPACK thread for each test process.
+TEST_ENV := XLA_FLAGS=--xla_backend_optimization_level=0 JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
 	JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
 .PHONY: demo test check unit format bench clean help

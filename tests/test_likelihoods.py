@@ -527,7 +527,7 @@ def test_bad_observations(likelihood, y, extra, message):
         (lambda: sg.Bernoulli("cauchit"), "Bernoulli: link must be 'probit' or 'logit', got 'cauchit'"),
         (lambda: sg.Bernoulli(flip=0.7), r"flip must lie between 0 and 0\.5"),
         (lambda: sg.Ordinal([1.0, 0.0]), "thresholds must be numbers in increasing order"),
-        (lambda: sg.StudentT(df=1.0), "df must lie between 2 and 200"),
+        (lambda: sg.StudentT(df=1.0), "df must lie between 2.05 and 200"),
         (lambda: sg.Categorical(1), "classes must be a whole number from 2 on, got 1"),
         (lambda: sg.Categorical(3).quantile(0.5, np.zeros(3), np.ones(3)), "have no quantiles: ask for their probability"),
     ],

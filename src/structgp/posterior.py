@@ -41,8 +41,8 @@ class Sites(eqx.Module):
     """Gaussian stand-ins for observations, exp(h f − ½ w f²): precision w, 0 for a missing value, and shift h = w · mean.
 
     Several columns of shifts share the precisions: several targets, or basis functions, seen at the same places. Sites are
-    either values seen with noise of variance 1/w, of which evidences are densities, or, when `natural`, mere factors: then w may
-    be 0 where h is not, and with `signed` also negative.
+    either values seen with noise of variance 1/w, of which evidences are densities, or, when `natural`, mere factors: then w
+    may be 0 where h is not, and with `signed` also negative.
     """
 
     precision: Float[Array, "N"]

@@ -1,0 +1,5 @@
+"""`python -m structgp`."""
+
+from .cli import app
+
+app(prog_name="structgp")

@@ -1,0 +1,153 @@
+"""Figures as values, drawn twice: as data for Plotly, and as plain SVG that is seen where no script runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+from typing import Any
+
+import numpy as np
+
+WIDTH, HEIGHT = 720, 340
+LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 44
+COLOURS = {"line": "#2f7fd6", "band": "#2f7fd6", "points": "#8a8f98", "bars": "#2f7fd6", "guide": "#c0564b"}
+MOST_POINTS = 2000  # more are thinned out evenly
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """One thing in a figure: a "line", a "guide", "points", a "band" (y to upper), "bars", or an "image" (values over x, y)."""
+
+    kind: str
+    x: np.ndarray
+    y: np.ndarray
+    name: str = ""
+    upper: np.ndarray | None = None
+    values: np.ndarray | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A title, what the axes are, and what is drawn."""
+
+    title: str
+    x_title: str
+    y_title: str
+    traces: tuple[Trace, ...]
+
+    def plotly(self) -> dict[str, Any]:
+        """Data and layout for Plotly."""
+        data = [entry for trace in self.traces for entry in _plotly(_thinned(trace))]
+        axis = lambda title: {"title": {"text": title}, "zeroline": False}
+        layout = {"xaxis": axis(self.x_title), "yaxis": axis(self.y_title), "margin": {"l": 64, "r": 12, "t": 12, "b": 48}}
+        return {"data": data, "layout": layout}
+
+    def svg(self) -> str:
+        """The figure without any script."""
+        x0, x1, y0, y1 = self._extent()
+        to_x = lambda x: LEFT + (np.asarray(x, dtype=float) - x0) / (x1 - x0) * (WIDTH - LEFT - RIGHT)
+        to_y = lambda y: HEIGHT - BOTTOM - (np.asarray(y, dtype=float) - y0) / (y1 - y0) * (HEIGHT - TOP - BOTTOM)
+        parts = [shape for trace in self.traces for shape in _shapes(_thinned(trace), to_x, to_y, y0)]
+        label = html.escape(self.title, quote=True)
+        head = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}" xmlns="http://www.w3.org/2000/svg">'
+        return "".join([head, *parts, *self._frame(x0, x1, y0, y1, to_x, to_y), "</svg>"])
+
+    def _extent(self) -> tuple[float, float, float, float]:
+        """The ends of both axes, a little beyond what is drawn; bars stand on 0."""
+        xs = np.concatenate([np.ravel(trace.x) for trace in self.traces])
+        ys = [np.ravel(trace.y) for trace in self.traces] + [
+            np.ravel(trace.upper) for trace in self.traces if trace.upper is not None
+        ]
+        ys += [np.zeros(1)] if any(trace.kind == "bars" for trace in self.traces) else []
+        ends = []
+        for values in (xs, np.concatenate(ys)):
+            seen = values[np.isfinite(values)]
+            low, high = (float(seen.min()), float(seen.max())) if len(seen) else (0.0, 1.0)
+            margin = 0.04 * (high - low) or 0.5
+            ends += [low - margin, high + margin]
+        return ends[0], ends[1], ends[2], ends[3]
+
+    def _frame(self, x0: float, x1: float, y0: float, y1: float, to_x: Any, to_y: Any) -> list[str]:
+        floor = HEIGHT - BOTTOM
+        lines = [f'<path d="M{LEFT} {TOP}V{floor}H{WIDTH - RIGHT}" fill="none" stroke="currentColor"/>']
+        text = '<text x="{:.0f}" y="{:.0f}" text-anchor="{}" font-size="12" fill="currentColor">{}</text>'
+        lines += [text.format(float(to_x(x)), floor + 16, "middle", f"{x:.5g}") for x in np.linspace(x0, x1, 6)[1:-1]]
+        lines += [text.format(LEFT - 6, float(to_y(y)) + 4, "end", f"{y:.4g}") for y in np.linspace(y0, y1, 6)[1:-1]]
+        lines.append(text.format((LEFT + WIDTH) / 2, HEIGHT - 8, "middle", html.escape(self.x_title)))
+        turned = f'<text transform="translate(14 {floor / 2:.0f}) rotate(-90)" text-anchor="middle" font-size="12" '
+        return [*lines, f'{turned}fill="currentColor">{html.escape(self.y_title)}</text>']
+
+
+def _thinned(trace: Trace) -> Trace:
+    if trace.kind == "image" or len(trace.x) <= MOST_POINTS:
+        return trace
+    chosen = np.linspace(0, len(trace.x) - 1, MOST_POINTS).astype(int)
+    upper = None if trace.upper is None else trace.upper[chosen]
+    return dataclasses.replace(trace, x=trace.x[chosen], y=trace.y[chosen], upper=upper)
+
+
+def numbers(values: Any) -> list[Any]:
+    """Six digits of each number, null where there is none: small enough for a page."""
+    array = np.asarray(values, dtype=float)
+    if array.ndim > 1:
+        return [numbers(row) for row in array]
+    return [float(f"{value:.6g}") if np.isfinite(value) else None for value in array]
+
+
+def _plotly(trace: Trace) -> list[dict[str, Any]]:
+    x, y, colour = numbers(trace.x), numbers(trace.y), COLOURS.get(trace.kind, "")
+    base = {"x": x, "y": y, "name": trace.name, "showlegend": bool(trace.name)}
+    if trace.kind == "image":
+        return [{"type": "heatmap", "x": x, "y": y, "z": numbers(trace.values), "colorscale": "Viridis"}]
+    if trace.kind == "bars":
+        return [{"type": "bar", **base, "marker": {"color": colour}}]
+    if trace.kind == "points":
+        return [{"type": "scatter", "mode": "markers", **base, "marker": {"color": colour, "size": 5}}]
+    if trace.kind == "band":
+        edge = {"type": "scatter", "mode": "lines", "x": x, "line": {"width": 0}, "hoverinfo": "skip"}
+        top = {**edge, "y": numbers(trace.upper), "fill": "tonexty", "fillcolor": "rgba(47,127,214,0.22)", "name": trace.name}
+        return [{**edge, "y": y, "showlegend": False}, {**top, "showlegend": bool(trace.name)}]
+    dash = {"dash": "dot"} if trace.kind == "guide" else {}
+    return [{"type": "scatter", "mode": "lines", **base, "line": {"color": colour, "width": 2, **dash}}]
+
+
+def _shapes(trace: Trace, to_x: Any, to_y: Any, floor: float) -> list[str]:
+    colour = COLOURS.get(trace.kind, "")
+    if trace.kind == "image":
+        return _cells(trace, to_x, to_y)
+    x, y = to_x(trace.x), to_y(trace.y)
+    path = lambda xs, ys: "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(xs, ys, strict=True) if np.isfinite(a + b))
+    if trace.kind == "points":
+        seen = np.isfinite(x + y)
+        dots = "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2"/>' for a, b in zip(x[seen], y[seen], strict=True))
+        return [f'<g fill="{colour}">{dots}</g>']
+    if trace.kind == "bars":
+        half = 0.4 * (np.min(np.diff(x)) if len(x) > 1 else 40.0)
+        base = float(to_y(max(floor, 0.0)))
+        bars = "".join(
+            f'<rect x="{a - half:.1f}" y="{min(b, base):.1f}" width="{2 * half:.1f}" height="{abs(base - b):.1f}"/>'
+            for a, b in zip(x, y, strict=True)
+        )
+        return [f'<g fill="{colour}">{bars}</g>']
+    if trace.kind == "band":
+        upper = to_y(trace.upper)
+        around = path(np.concatenate([x, x[::-1]]), np.concatenate([y, upper[::-1]]))
+        return [f'<path d="M{around}Z" fill="{colour}" fill-opacity="0.22"/>']
+    dash = ' stroke-dasharray="3 4"' if trace.kind == "guide" else ""
+    return [f'<path d="M{path(x, y)}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>']
+
+
+def _cells(trace: Trace, to_x: Any, to_y: Any) -> list[str]:
+    """An image as grey cells, thinned to at most 80 on a side."""
+    x, y, values = trace.x[:: -(-len(trace.x) // 80)], trace.y[:: -(-len(trace.y) // 80)], np.asarray(trace.values)
+    values = values[:: -(-len(trace.y) // 80), :: -(-len(trace.x) // 80)]
+    low, high = np.nanmin(values), np.nanmax(values)
+    grey = np.where(np.isnan(values), -1, 30 + 210 * (values - low) / ((high - low) or 1.0)).astype(int)
+    width, height = (WIDTH - LEFT - RIGHT) / len(x) + 1, (HEIGHT - TOP - BOTTOM) / len(y) + 1
+    cell = '<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" fill="rgb({g},{g},{g})"/>'
+    return [
+        cell.format(float(to_x(a)) - width / 2, float(to_y(b)) - height / 2, width, height, g=grey[j, i])
+        for j, b in enumerate(y)
+        for i, a in enumerate(x)
+        if grey[j, i] >= 0
+    ]

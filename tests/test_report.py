@@ -1,0 +1,125 @@
+import dataclasses
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+import structgp as sg
+from structgp.report import render, write_report
+from structgp.report.figures import Figure, Trace
+from structgp.report.sections import component_figures, error_figures, fit_figures
+from structgp.table_model import Evaluation, TableModel, Trial
+from structgp.tables import Column, Layout
+
+N = 20
+RNG = np.random.default_rng(0)
+SCORES = {"this model": {"RMSE": 0.1}, "mean": {"RMSE": 1.0}}
+
+
+@pytest.fixture(scope="module")
+def series():
+    """A model of a short series, as `structgp fit` would make it."""
+    t = np.linspace(0.0, 5.0, N)
+    fitted = sg.GP(sg.Matern32() + sg.Matern12(variance=0.1), sg.Gaussian(0.01)).condition(t, np.sin(t))
+    layout = Layout((Column("<time>", "date", unit="days"), Column("idle", "number", dropped="the same value everywhere")))
+    y = RNG.standard_normal(N)
+    evaluation = Evaluation("the last rows", tuple(y), tuple(0 * y), tuple(1 + 0 * y), SCORES)
+    trials = (Trial("smooth", 1.0, -0.5, 2.0, True), Trial("slow", note="left out: no time"))
+    return TableModel(
+        fitted, layout, "regression", "a & b", np.zeros(1), np.ones(1), N, "series", trials=trials, evaluation=evaluation
+    )
+
+
+@pytest.fixture(scope="module")
+def page(series):
+    return render(series)
+
+
+def test_a_report_needs_no_network(page):
+    own = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", own)
+    assert "<link" not in own
+    assert "Plotly.react" in page
+    assert len(page) > 1e6  # Plotly itself is inside
+
+
+def test_every_figure_is_there_twice(series, page):
+    figures = json.loads(re.search(r'id="figures">(.*?)</script>', page, flags=re.DOTALL).group(1))
+    expected = [*fit_figures(series), *component_figures(series), *error_figures(series)]
+    assert len(figures) == len(expected) == 6
+    for number, figure in enumerate(figures):
+        static = re.search(rf'id="plot{number}">(<svg.*?</svg>)', page, flags=re.DOTALL).group(1)
+        assert ElementTree.fromstring(static).tag.endswith("svg")
+        assert figure["data"]
+        assert all(len(trace["x"]) == len(trace["y"]) for trace in figure["data"])
+
+
+def test_all_parts_are_told_and_escaped(page):
+    own = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    for part in (
+        "Model of a &amp; b",
+        "&lt;time&gt;",
+        "left out: no time",
+        "★ smooth",
+        "kernel.terms[0].lengthscale",
+        "Kalman",
+    ):
+        assert part in own
+    for title in ("Data and fit", "Components", "Residuals and calibration", "Scores on the last rows", "How to predict"):
+        assert f"<h2>{title}" in own
+    assert "<time>" not in own
+    assert "prefers-color-scheme: dark" in own
+    assert "@media print" in own
+    assert 'name="viewport"' in own
+
+
+def test_the_curve_is_that_of_the_model(series):
+    band, points, line = fit_figures(series)[0].traces
+    np.testing.assert_allclose(points.y, np.sin(points.x))
+    np.testing.assert_allclose(line.y, series.fitted.predict(line.x).mean)
+    assert (band.y < line.y).all()
+    assert (line.y < band.upper).all()
+    parts = component_figures(series)
+    np.testing.assert_allclose(sum(part.traces[1].y for part in parts), line.y, atol=1e-8)
+
+
+def test_grids_are_shown_as_pictures():
+    grid = sg.Grid(np.arange(4.0), np.arange(5.0), cells=np.arange(19))
+    y = np.arange(19.0)
+    fitted = sg.GP(sg.Matern32().on(0) * sg.Matern32().on(1), sg.Gaussian(1e-4)).condition(grid, y)
+    layout = Layout((Column("row", "number"), Column("column", "number")))
+    model = TableModel(fitted, layout, "regression", "v", np.zeros(2), np.ones(2), 19, "grid")
+    data, mean, sd = (figure.traces[0].values for figure in fit_figures(model))
+    np.testing.assert_array_equal(data.ravel()[:19], y)
+    assert np.isnan(data[3, 4])
+    np.testing.assert_allclose(mean.ravel()[:19], y, atol=0.1)
+    assert sd[3, 4] > 5 * sd[0, 0]
+
+
+def test_calibrated_errors_look_calibrated(series):
+    z = np.random.default_rng(1).standard_normal(4000)
+    seen = dataclasses.replace(series.evaluation, y=tuple(z), mean=tuple(0 * z), sd=tuple(1 + 0 * z))
+    _, pit, coverage = error_figures(dataclasses.replace(series, evaluation=seen))
+    np.testing.assert_allclose(pit.traces[0].y, 400, atol=80)
+    np.testing.assert_allclose(coverage.traces[0].y, coverage.traces[0].x, atol=0.03)
+
+
+def test_figures_bear_gaps_and_pictures():
+    x = np.arange(5000.0)
+    gaps = Figure("t", "x", "y", (Trace("line", x, np.where(x == 3, np.nan, x)), Trace("points", x, -x)))
+    assert len(gaps.plotly()["data"][0]["x"]) == 2000
+    json.dumps(gaps.plotly(), allow_nan=False)
+    values = np.array([[1.0, np.nan, 2.0], [3.0, 4.0, 5.0]])
+    picture = Figure("t", "x", "y", (Trace("image", np.arange(3.0), np.arange(2.0), values=values),))
+    assert picture.plotly()["data"][0]["z"][0] == [1.0, None, 2.0]
+    assert picture.svg().count("<rect") == 5
+    assert "nan" not in gaps.svg() + picture.svg()
+
+
+def test_writing_leaves_nothing_half_done(series, tmp_path):
+    write_report(series, tmp_path / "report.html")
+    with pytest.raises(FileNotFoundError, match="does not exist: make it first"):
+        write_report(series, tmp_path / "no" / "report.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
