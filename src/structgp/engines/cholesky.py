@@ -117,9 +117,7 @@ class RootConditional(Conditional):
         self, X: Float[Array, "M D"], order: int, dim: int, part: int | None = None
     ) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
         kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
-        return self._moments(
-            derivative_covariance(kernel, X, self.X, dim, order), derivative_variances(kernel, X, dim, order)
-        )
+        return self._moments(derivative_covariance(kernel, X, self.X, dim, order), derivative_variances(kernel, X, dim, order))
 
     def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
         Ks = covariance(self.kernel, X, self.X)
