@@ -11,9 +11,12 @@ from scipy.interpolate import RBFInterpolator, make_smoothing_spline
 import reference
 import structgp as sg
 import zoo
-from structgp.engines.plan import ENGINES
-from structgp.learn.evidence import Objective
+from structgp.engines.kalman import Kalman
+from structgp.engines.plan import ENGINES, form_by_shape
+from structgp.inputs import as_inputs
+from structgp.learn.evidence import Objective, _value_and_gradient
 from structgp.parameters import free_vector, with_free
+from structgp.structure.base import No
 from structgp.structure.dense import covariance
 
 NOISE = 0.15
@@ -421,3 +424,21 @@ def test_conflicting_observations_of_one_place_are_shared_out(structure):
     precision = 1 / np.array([0.1, 0.3])
     expected = (precision @ [1.0, 3.0]) / (precision.sum() + 1.0)
     np.testing.assert_allclose(fitted.predict([0.0]).mean, [expected], rtol=1e-12)
+
+
+def _runs_along_time(name):
+    kernel, columns = zoo.KERNELS[name]
+    return columns == 1 and not isinstance(form_by_shape(Kalman(4), kernel, as_inputs(zoo.X[1])), No)
+
+
+@pytest.mark.parametrize("name", [name for name in zoo.KERNELS if _runs_along_time(name)])
+def test_in_parallel_time_gives_what_it_gives_in_sequence(name):
+    gp = sg.GP(zoo.KERNELS[name][0], sg.Gaussian(NOISE))
+    with jax.enable_x64(True):
+        inputs = as_inputs(zoo.X[1])
+        data = gp._read(np.where(np.isin(np.arange(zoo.N), GAPS), np.nan, zoo.Y[1]), None, "infer", inputs)
+        engine = Kalman().specialised(gp, inputs, data)
+        both = [Kalman(engine.harmonics, engine.accurate, parallel=parallel) for parallel in (False, True)]
+        (a, da), (b, db) = (_value_and_gradient(jnp.asarray(free_vector(gp)), gp, inputs, data, engine) for engine in both)
+    assert b == pytest.approx(float(a), rel=1e-10)
+    np.testing.assert_allclose(db, da, rtol=1e-7, atol=1e-8)

@@ -31,6 +31,7 @@ from ..structure.state_space import (
 from .base import Cost, Engine, draw
 
 LOW_NOISE = 1e-4  # noise below this part of the prior variance asks for the form without cancellation
+MANY = 4  # draws from which on sampling backwards is faster than smoothing a prior draw for each
 LONG = 4096  # series worth asking whether the gain settles
 EXACT_PART = 4  # one part in so many may need exact steps: more, and the ordinary filter is faster
 
@@ -108,7 +109,7 @@ class KalmanConditional(Conditional):
         return self.at(X)[0], covariance(kernel, X, X) - 0.5 * (reduction + reduction.T)
 
     def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
-        """A joint prior draw at the old and new places, less what the sites make of it: O(N + M).
+        """A joint prior draw at the old and new places, less what the sites make of it: O(N + M). Many draws go backwards.
 
         A process that is pinned somewhere is not a chain from just any place on, and sites of negative precision are nothing
         that could have been seen: then the draws go through their covariance.
@@ -123,7 +124,8 @@ class KalmanConditional(Conditional):
         if chain.varies:
             draws = kalman_emission.posterior_samples(chain, t, precision, jnp.zeros((len(t), 1)), key, n)
             return jnp.zeros_like(draws).at[order].set(draws)[len(self.t) :]
-        draws = kalman_smooth.posterior_samples(chain, _gaps(t), precision, jnp.zeros((len(t), 1)), key, n)[:, 0]
+        sampled = kalman_smooth.backward_samples if n >= MANY else kalman_smooth.posterior_samples
+        draws = sampled(chain, _gaps(t), precision, jnp.zeros((len(t), 1)), key, n)[:, 0]
         return jnp.zeros_like(draws).at[order].set(draws)[len(self.t) :]
 
     def _chain(self, at: Any) -> chains.Chain:
