@@ -189,6 +189,11 @@ def _sums_along(options, w, T, p, mean):
     return -jnp.sum(jnp.log(jnp.where(w > 0, precision, 1.0))), outer(precision * e, e)
 
 
+def site_sums(precision, shifts, variance, mean):
+    """(log_det, gram) of natural sites from the predicted variances (N) and means (N, C) at their places."""
+    return _sums(Options(natural=True), precision, shifts, variance[:, None], mean)
+
+
 def _forward(chain, options, gaps, precision, columns):
     """(log_det, gram) and the state at the beginning of every segment."""
     form = form_of(chain.size, columns.shape[-1])
