@@ -23,7 +23,7 @@ from .initialise import candidates
 
 WIDTH = np.log(1e6)  # how far from the start a parameter may go, on the scale of θ
 TOLERANCE = 1e-9  # relative change of the objective for each observation
-FLAT = 1e-4  # gradient for each observation at which a failed line search counts as the end
+FLAT = 5e-4  # gradient for each observation at which a failed line search counts as the end
 PATIENCE = 6  # evaluations without gain after which a climb on random probes ends
 SPREAD = 1.0  # standard deviation of the restarts on the scale of θ
 
