@@ -248,7 +248,9 @@ class Kalman(Engine):
     def condition(self, structure: StateSpace, sites: Sites) -> KalmanConditional:
         sorted_sites = _in_time(structure, sites)
         smoothed = self.smooth(structure.chain, structure.t, sorted_sites)
-        log_det, gram = self._log_det_and_gram(structure, sorted_sites, smoothed if sites.natural else None)
+        w, columns = sorted_sites.precision, sorted_sites.shift if sites.natural else sorted_sites.targets
+        predicted = smoothed.predicted_variance, smoothed.predicted_mean
+        log_det, gram = kalman.site_sums(w, columns, *predicted, natural=sites.natural)
         kept = dataclasses.replace(sorted_sites, values=None)
         return KalmanConditional(structure.kernel, structure.t, kept, smoothed, log_det, gram, self)
 
@@ -267,14 +269,10 @@ class Kalman(Engine):
             draws = kalman_smooth.prior_samples(structure.chain, structure.gaps(), key, n)[:, 0]
         return draws[structure.rank]
 
-    def _log_det_and_gram(
-        self, structure: StateSpace, sites: Sites, smoothed: kalman_smooth.Smoothed | None = None
-    ) -> tuple[Array, Array]:
-        """For sites in the order of time; a smoother that has seen natural ones already knows."""
+    def _log_det_and_gram(self, structure: StateSpace, sites: Sites) -> tuple[Array, Array]:
+        """For sites in the order of time."""
         chain, gaps, w, natural = structure.chain, structure.gaps(), sites.precision, sites.natural
         T = sites.shift if natural else sites.targets
-        if smoothed is not None:
-            return kalman.site_sums(w, T, smoothed.predicted_variance, smoothed.predicted_mean)
         alike = len(w) < len(T)  # one precision, said once
         if alike and not self.settle:
             w = jnp.broadcast_to(w, len(T))

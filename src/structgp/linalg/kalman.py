@@ -189,9 +189,9 @@ def _sums_along(options, w, T, p, mean):
     return -jnp.sum(jnp.log(jnp.where(w > 0, precision, 1.0))), outer(precision * e, e)
 
 
-def site_sums(precision, shifts, variance, mean):
-    """(log_det, gram) of natural sites from the predicted variances (N) and means (N, C) at their places."""
-    return _sums(Options(natural=True), precision, shifts, variance[:, None], mean)
+def site_sums(precision, columns, variance, mean, *, natural):
+    """(log_det, gram) from the predicted variances (N) and means (N, C) at the places, which a smoother knows."""
+    return _sums(Options(natural=natural), precision, columns, variance[:, None], mean)
 
 
 def _forward(chain, options, gaps, precision, columns):

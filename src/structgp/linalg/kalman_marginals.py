@@ -42,7 +42,7 @@ def marginals(
     if chain.varies:
         smoothed = kalman_emission.smooth(chain, t, precision, shifts, natural=True)
         mean, variance = smoothed.marginals()
-        log_det, gram = kalman.site_sums(precision, shifts, smoothed.predicted_variance, smoothed.predicted_mean)
+        log_det, gram = kalman.site_sums(precision, shifts, smoothed.predicted_variance, smoothed.predicted_mean, natural=True)
         return ChainMarginals(mean, variance, _if_density(log_det, precision, smoothed.predicted_variance), gram)
     options = kalman.Options(accurate or not chain.stationary, True, min(segment, len(t)))
     chain = observed_first(chain)
