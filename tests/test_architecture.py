@@ -24,6 +24,7 @@ ROOMS = [
     ["binning"],
     ["structure"],
     ["posterior"],
+    ["observations"],
     ["engines"],
     ["inference"],
     ["learn"],

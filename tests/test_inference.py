@@ -179,6 +179,12 @@ def test_what_depends_on_gaussian_observations_is_refused():
         PROBIT.condition(X, LABELS, inference="magic")
     with pytest.raises(ValueError, match="noise variances are for Gaussian"):
         PROBIT.condition(X, LABELS, noise=0.1)
+    gaussian = sg.GP(sg.Matern32(0.8, 1.4))
+    for options in ({"weights": np.ones(zoo.N)}, {"inference": "laplace"}):
+        with pytest.raises(ValueError, match="one target without known noise"):
+            gaussian.condition(X, zoo.Y[1], noise=0.1, **options)
+        with pytest.raises(ValueError, match="one target without known noise"):
+            gaussian.condition(X, np.stack([zoo.Y[1]] * 2, axis=1), **options)
     with pytest.raises(ValueError, match="not all 0"):
         PROBIT.condition(X, LABELS, weights=np.zeros(zoo.N))
     assert fitted.leave_one_out().mean.shape == X.shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -24,31 +24,33 @@ from .engines.plan import Plan, form_by_shape, plan
 from .fitted import Fitted, square_root
 from .inference.base import CONVERGED, Found, Inference, Inferred, find_sites, unknown
 from .inference.choose import choose
-from .inference.mcmc import LatentDraws, sample_latents
 from .inference.several import check_several, offsets
-from .inputs import Grid, Inputs, as_inputs, describe_bad, few, read_numbers
+from .inputs import Inputs, as_inputs
 from .kernels.algebra import Kernel
 from .kernels.independent import IndependentKernels, kernels_of
 from .latents import FittedLatents, conditional_of
-from .learn.em import maximise_by_em
 from .learn.maximise import maximise
 from .learn.sites import SiteObjective
 from .likelihoods.base import Likelihood
 from .likelihoods.gaussian import Gaussian
 from .linalg.cholesky import lapack_threads
 from .means import Mean, as_mean
+from .observations import joined, read_observations
 from .parameters import Parametrised, free_vector
 from .posterior import Conditional, Data
-from .series import FittedSeries, condition_series, fit_series
-from .stream import Stream, from_nothing
 from .structure.base import No
 from .structure.dense import covariance, typical_variance
 from .structure.kronecker import Kronecker, kronecker
 from .structure.state_space import StateSpace
 
+if TYPE_CHECKING:
+    from .inference.mcmc import LatentDraws
+    from .series import FittedSeries
+    from .stream import Stream
+
 DRAW_BYTES = 256e6  # what drawing from a prior along a line may hold at a time
 FEW_ROWS = 500  # up to this many observations, learning starts from several places by itself
-LEARNERS: dict[str, Any] = {"evidence": maximise, "em": maximise_by_em}
+METHODS = ("evidence", "em")
 
 
 def _as_kernel(kernel: Any) -> Kernel:
@@ -116,7 +118,7 @@ class GP(Parametrised):
         inputs = as_inputs(X)
         chosen = self.plan(inputs, structure, approximate)
         data = self._read(y, noise, missing, inputs, extra, weights)
-        return self._conditioned(inputs, data, chosen, choose(self.likelihood, inference, weights is not None))
+        return self._conditioned(inputs, data, chosen, self._rule(inference, data))
 
     @double_precision
     def fit(
@@ -147,12 +149,12 @@ class GP(Parametrised):
 
         `inference`, `extra` and `weights` are for observations that are not Gaussian, as in `condition`.
         """
-        if method not in LEARNERS:
-            raise ValueError(f"method must be one of {sorted(LEARNERS)}, got {method!r}")
+        if method not in METHODS:
+            raise ValueError(f"method must be one of {sorted(METHODS)}, got {method!r}")
         inputs = as_inputs(X)
         chosen = self.plan(inputs, structure, approximate)
         data = self._read(y, noise, missing, inputs, extra, weights)
-        rule = choose(self.likelihood, inference, weights is not None)
+        rule = self._rule(inference, data)
         if rule is not None and method == "em":
             raise ValueError(
                 "method='em' needs Gaussian observations: leave it out, and the evidence is climbed by its gradient"
@@ -165,7 +167,7 @@ class GP(Parametrised):
         objective = None
         if rule is not None:
             objective = options["objective"] = SiteObjective(self, inputs, data, chosen.engine, rule)
-        learned, learning = LEARNERS[method](self, inputs, data, chosen.engine, **options)
+        learned, learning = _learner(method)(self, inputs, data, chosen.engine, **options)
         if approximate is not None:  # the error belongs to the values that were learned
             chosen = plan(learned, inputs, structure, approximate)
         found = None if objective is None else objective.sites(free_vector(learned))
@@ -238,6 +240,8 @@ class GP(Parametrised):
         ``method="elliptical"`` is slice sampling on ellipses through prior draws; ``"hmc"`` is BlackJAX's no-U-turn sampler, by
         the whole covariance matrix. `warmup` draws are left out at the beginning, and every `thin`-th is kept.
         """
+        from .inference.mcmc import sample_latents
+
         inputs = as_inputs(X)
         engine = self.plan(inputs, structure).engine
         data = self._read(y, None, missing, inputs, extra, weights)
@@ -253,6 +257,8 @@ class GP(Parametrised):
         X and y are lists with one entry for each series, of any lengths; or X are the times (N,) of a panel y (N, S), one
         column for each series, whose gaps ``missing="infer"`` leaves open. Needs a kernel with a state space.
         """
+        from .series import condition_series
+
         self._needs_gaussian("many series at once")
         return condition_series(self, X, y, noise, missing)
 
@@ -275,6 +281,8 @@ class GP(Parametrised):
         The series share their parameters, which then maximise the evidence of all of them together; or, with ``shared=False``,
         each has its own. Either way one evaluation is one batched computation.
         """
+        from .series import fit_series
+
         self._needs_gaussian("many series at once")
         return fit_series(self, X, y, noise, missing, shared, restarts, seed, max_evaluations, progress)
 
@@ -284,6 +292,8 @@ class GP(Parametrised):
 
         `approximate` is that of `plan`, for kernels without a finite state.
         """
+        from .stream import from_nothing
+
         self._needs_gaussian("a stream")
         return from_nothing(self, approximate)
 
@@ -354,8 +364,8 @@ class GP(Parametrised):
             np.concatenate([fitted.data.noise, data.noise]),
             np.concatenate([fitted.data.seen, data.seen]),
             fitted.data.flat,
-            _joined(fitted.data.extra, data.extra, len(fitted.inputs), len(new)),
-            _joined(fitted.data.weight, data.weight, len(fitted.inputs), len(new)),
+            joined(fitted.data.extra, data.extra, len(fitted.inputs), len(new)),
+            joined(fitted.data.weight, data.weight, len(fitted.inputs), len(new)),
         )
         inputs = as_inputs(np.concatenate([np.asarray(fitted.inputs.points), np.asarray(new.points)]))
         if fitted.inference is not None or not isinstance(fitted.conditional, CholeskyConditional):
@@ -370,6 +380,16 @@ class GP(Parametrised):
         conditional, weights, evidence = _extend(self, fitted.conditional, np.asarray(new.points), data, both.seen)
         extended = self._fitted(inputs, both, plan(self, inputs, "dense"), conditional, weights, evidence)
         return dataclasses.replace(extended, learning=fitted.learning)
+
+    def _rule(self, asked: str | None, data: Data) -> Inference | None:
+        """The rule to find sites by; None for Gaussian observations, unless one is asked for or they are weighted."""
+        rule = choose(self.likelihood, asked, data.weight is not None)
+        if rule is not None and (np.any(data.noise) or data.y.shape[1] > 1):
+            raise ValueError(
+                "weights and inference= are for one target without known noise variances: leave out one of the two, "
+                "or fit one target at a time"
+            )
+        return rule
 
     def _needs_gaussian(self, what: str) -> None:
         if not isinstance(self.likelihood, Gaussian):
@@ -386,96 +406,15 @@ class GP(Parametrised):
             kernel.check_points(np.asarray(inputs.points))
 
     def _read(self, y: Any, noise: Any, missing: str, inputs: Inputs, extra: Any = None, weights: Any = None) -> Data:
-        """Observations as checked arrays; every problem gets one message that says what to do."""
-        if missing not in ("error", "infer"):
-            raise ValueError(f"missing must be 'error' or 'infer', got {missing!r}")
-        values, _ = read_numbers(y, "y")
-        if isinstance(inputs, Grid) and inputs.cells is None and values.ndim > 1 and values.shape == inputs.shape:
-            noise, extra, weights = (part if np.ndim(part) < 2 else np.ravel(part) for part in (noise, extra, weights))
-            return dataclasses.replace(self._read(values.ravel(), noise, missing, inputs, extra, weights), gridded=True)
-        if values.ndim > 2 or len(values) != len(inputs):
-            raise ValueError(
-                f"y must have one value (or one row of targets) for each of the {len(inputs)} rows of X, "
-                f"got shape {values.shape}"
-            )
-        table = values.reshape(len(values), -1)
-        if table.shape[1] == 0:
-            raise ValueError("y has no columns: at least one target is needed")
-        if np.isinf(table).any():
-            raise ValueError(
-                f"y has {describe_bad(np.where(np.isinf(table), table, 0))} "
-                f"(rows {few(np.unique(np.nonzero(np.isinf(table))[0]))}): drop or replace these values"
-            )
-        gone = np.isnan(table)
-        if gone.any() and missing == "error":
-            raise ValueError(
-                f"y has {int(gone.sum())} NaN (rows {few(np.unique(np.nonzero(gone)[0]))}): drop them, "
-                "or pass missing='infer' to treat them as unobserved"
-            )
-        if (gone.any(axis=1) != gone.all(axis=1)).any():
-            raise ValueError("the targets are missing in different rows: fit them one at a time")
-        seen = ~gone[:, 0]
-        known = _read_noise(noise, len(inputs))
-        if isinstance(self.likelihood, Gaussian):
-            if extra is not None:
-                raise ValueError("Gaussian observations have no extra: known noise variances go to noise=")
-            weight = _read_weights(weights, len(inputs))
-            return Data(np.where(seen[:, None], table, 0.0), known, seen, values.ndim == 1, None, weight)
-        return self._read_for_likelihood(table, known, seen, values.ndim == 1, extra, weights)
-
-    def _read_for_likelihood(
-        self, table: np.ndarray, noise: np.ndarray, seen: np.ndarray, flat: bool, extra: Any, weights: Any
-    ) -> Data:
-        """Observations that are not Gaussian, as their likelihood wants them."""
-        name = type(self.likelihood).__name__
-        if table.shape[1] > 1:
-            raise ValueError(f"{name} takes one target, got {table.shape[1]}: fit them one at a time")
-        if noise.any():
-            raise ValueError(f"noise variances are for Gaussian observations, not for {name}: leave them out")
-        if not seen.any():
-            raise ValueError("y has no observed value: at least one is needed")
-        more = None
-        if extra is not None:
-            if self.likelihood.extra_name is None:
-                raise ValueError(f"{name} wants nothing to be known besides y: leave out extra")
-            more, _ = read_numbers(np.atleast_1d(extra), self.likelihood.extra_name)
-            if more.shape not in ((1,), (len(seen),)):
-                raise ValueError(
-                    f"{self.likelihood.extra_name} must be one number, or one for each of the {len(seen)} observations, "
-                    f"got shape {more.shape}"
-                )
-            more = np.broadcast_to(more, seen.shape).copy()
-        y = self.likelihood.check(np.where(seen, table[:, 0], np.nan), more)
-        y = np.where(seen, y, y[np.argmax(seen)])  # an unseen value is never looked at, but must be one that could be seen
-        return Data(y[:, None], noise, seen, flat, more, _read_weights(weights, len(seen)))
+        return read_observations(self.likelihood, y, noise, missing, inputs, extra, weights)
 
 
-def _joined(old: np.ndarray | None, new: np.ndarray | None, before: int, after: int) -> np.ndarray | None:
-    """Numbers for the old and the new observations; 1 for those that came without."""
-    if old is None and new is None:
-        return None
-    parts = [np.ones(count) if part is None else part for part, count in ((old, before), (new, after))]
-    return np.concatenate(parts)
+def _learner(method: str) -> Any:
+    if method == "em":
+        from .learn.em import maximise_by_em
 
-
-def _read_weights(weights: Any, count: int) -> np.ndarray | None:
-    if weights is None:
-        return None
-    values, _ = read_numbers(weights, "weights")
-    if values.shape != (count,) or not np.isfinite(values).all() or (values < 0).any() or not values.any():
-        raise ValueError(f"weights must be {count} finite numbers, none of them negative and not all 0, got {values}")
-    return values
-
-
-def _read_noise(noise: Any, count: int) -> np.ndarray:
-    if noise is None:
-        return np.zeros(count)
-    known, _ = read_numbers(np.atleast_1d(noise), "noise")
-    if known.shape not in ((1,), (count,)):
-        raise ValueError(f"noise must be one variance, or one for each of the {count} observations, got shape {known.shape}")
-    if not np.isfinite(known).all() or (known < 0).any():
-        raise ValueError("noise must hold variances: finite and not negative")
-    return np.broadcast_to(known, (count,)).copy()
+        return maximise_by_em
+    return maximise
 
 
 @functools.partial(jax.jit, static_argnames="engine")
