@@ -218,7 +218,7 @@ class CoupledKalmanConditional(CoupledConditional):
 
     def _chain(self, at: Any) -> kalman_coupled.Stacked:
         where = Where(at, self.t[0], self.engine.harmonics)
-        return kalman_coupled.Stacked(tuple(chain_of(kernel, where) for kernel in self.kernels))  # type: ignore[misc]
+        return kalman_coupled.Stacked(*(chain_of(kernel, where) for kernel in self.kernels))  # type: ignore[arg-type]
 
 
 class CoupledKalman(CoupledEngine):
@@ -240,7 +240,7 @@ class CoupledKalman(CoupledEngine):
             if isinstance(part, No):
                 return part
         assert isinstance(inputs, Times)
-        chain = kalman_coupled.Stacked(tuple(part.chain for part in parts))  # type: ignore[union-attr]
+        chain = kalman_coupled.Stacked(*(part.chain for part in parts))  # type: ignore[union-attr, arg-type]
         return SeveralChains(kernels, chain, jnp.asarray(inputs.t), jnp.asarray(inputs.order), jnp.asarray(inputs.rank))
 
     def cost(self, kernel: Any, inputs: Inputs) -> Cost:

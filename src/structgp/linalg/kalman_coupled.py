@@ -16,44 +16,26 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from structgp.linalg.chain_base import Chain, block_diagonal
+from structgp.linalg.chain_algebra import Sum
 from structgp.linalg.coupled import CoupledMarginals
 from structgp.linalg.kalman_smooth import Smoothed
 from structgp.linalg.small import Broadcast, Dense, form_of
 
 
-class Stacked(Chain):
-    """Independent chains, each with a value of its own."""
-
-    parts: tuple[Chain, ...]
+class Stacked(Sum):
+    """Independent chains, each with a value of its own: the state is read by `values`, in the basis that it has."""
 
     @property
     def row(self):
-        return np.eye(sum(part.size for part in self.parts))[0]  # the state is read by `values`, in the basis that it has
+        return np.eye(sum(part.size for part in self.parts))[0]
 
     @property
-    def stationary(self):
-        return all(part.stationary for part in self.parts)
-
-    def start(self):
-        return block_diagonal([part.start() for part in self.parts])
-
-    def generator(self):
-        return block_diagonal([part.generator() for part in self.parts])
-
-    def transition(self, gap):
-        return block_diagonal([part.transition(gap) for part in self.parts], gap)
-
-    def noise(self, gap):
-        return block_diagonal([part.noise(gap) for part in self.parts], gap)
+    def varies(self):
+        return False
 
     def values(self, t: Float[Array, " N"]) -> Float[Array, "N C D"]:
         """The rows that read the value of each chain out of the state, at every place."""
-        rows, at = [], 0
-        for part in self.parts:
-            rows.append(jnp.pad(part.rows(t).T, [(0, 0), (at, self.size - at - part.size)]))
-            at += part.size
-        return jnp.stack(rows, axis=1)
+        return jnp.stack([self.part_rows(i, t).T for i in range(len(self.parts))], axis=1)
 
 
 def evidence(
