@@ -28,7 +28,8 @@ from .inference.several import check_several, offsets
 from .inputs import Inputs, as_inputs
 from .kernels.algebra import Kernel
 from .kernels.independent import IndependentKernels, kernels_of
-from .latents import FittedLatents, conditional_of
+from .latents import FittedLatents, condition_latents, conditional_of
+from .learn.ahead import Ahead
 from .learn.maximise import maximise
 from .learn.sites import SiteObjective
 from .likelihoods.base import Likelihood
@@ -167,10 +168,12 @@ class GP(Parametrised):
         objective = None
         if rule is not None:
             objective = options["objective"] = SiteObjective(self, inputs, data, chosen.engine, rule)
+        ahead = self._compiled_ahead(inputs, data, chosen.engine, rule)
         learned, learning = _learner(method)(self, inputs, data, chosen.engine, **options)
         if approximate is not None:  # the error belongs to the values that were learned
             chosen = plan(learned, inputs, structure, approximate)
         found = None if objective is None else objective.sites(free_vector(learned))
+        ahead.wait()
         return dataclasses.replace(learned._conditioned(inputs, data, chosen, rule, found=found), learning=learning)
 
     @double_precision
@@ -322,6 +325,16 @@ class GP(Parametrised):
                 return self._by_sites(inputs, data, chosen, engine, rule, found)
             conditional, weights, evidence = jax.block_until_ready(_condition(self, inputs, data, engine))
         return self._fitted(inputs, data, chosen, conditional, weights, evidence)
+
+    def _compiled_ahead(self, inputs: Inputs, data: Data, engine: Engine, rule: Inference | None) -> Ahead:
+        """The program that conditions on data, as the values before learning ask for it, compiled while learning runs."""
+        engine = engine.specialised(self, inputs, data)
+        if rule is None:
+            return Ahead(_condition, self, inputs, data, engine)
+        w, h = unknown(len(inputs), self.likelihood.latents)
+        if self.likelihood.latents > 1:
+            return Ahead(condition_latents, self, inputs, w, h, engine)
+        return Ahead(_condition_on_sites, self, inputs, w, h, engine, rule.signed(self.likelihood))
 
     def _find_sites(self, inputs: Inputs, data: Data, engine: Engine, rule: Inference, start: tuple[Any, Any] | None) -> Found:
         cold = unknown(len(inputs), self.likelihood.latents)

@@ -177,7 +177,7 @@ class FittedLatents:
 
 def conditional_of(gp: GP, inputs: Inputs, inferred: Inferred, engine: Engine) -> CoupledConditional:
     """The latents given the sites that were found."""
-    return jax.block_until_ready(_condition(gp, inputs, inferred.w, inferred.h, engine))
+    return jax.block_until_ready(condition_latents(gp, inputs, inferred.w, inferred.h, engine))
 
 
 def _unpadded(function: Any, fixed: tuple[Any, ...], rows: list[np.ndarray]) -> Any:
@@ -189,7 +189,8 @@ def _unpadded(function: Any, fixed: tuple[Any, ...], rows: list[np.ndarray]) -> 
 
 
 @functools.partial(jax.jit, static_argnames="engine")
-def _condition(gp: GP, inputs: Inputs, a: Any, h: Any, engine: Engine) -> CoupledConditional:
+def condition_latents(gp: GP, inputs: Inputs, a: Any, h: Any, engine: Engine) -> CoupledConditional:
+    """The latents given small-matrix sites, one for each place."""
     sites = sites_on(gp, jnp.asarray(inputs.points), a, h)
     return engine.condition(engine.form(gp.kernel, inputs), sites)  # type: ignore[arg-type, return-value]
 

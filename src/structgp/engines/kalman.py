@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -210,29 +211,10 @@ class Kalman(Engine):
         return covariance_error(kernel, self.approximate) if self.approximate else 0.0
 
     def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> Kalman:
-        kernel = model.kernel
-        engine = Kalman(harmonics_of(kernel), parallel=jax.default_backend() == "gpu", approximate=self.approximate)
-        if data is None or not isinstance(inputs, Times) or not hasattr(model.likelihood, "noise"):
-            return engine
-        everything = bool(np.all(data.seen))
-        known = np.asarray(data.noise) if everything else np.asarray(data.noise)[np.asarray(data.seen)]
-        low, high = (
-            float(edge) + float(model.likelihood.noise) for edge in (np.min(known, initial=np.inf), np.max(known, initial=0))
-        )
-        scale = float(_prior_variance(kernel, np.asarray(inputs.t[:1, None])))
-        accurate = low < LOW_NOISE * scale
-        engine = dataclasses.replace(engine, accurate=accurate, complete=everything and low == high and inputs.in_order)
-        if engine.parallel or accurate or not inputs.regular or len(inputs) < LONG or low != high:
-            return engine
-        gap = (inputs.t[-1] - inputs.t[0]) / (len(inputs) - 1)
-        chain = _chain_at(approximated(kernel, self.approximate), float(inputs.t[0]), engine.harmonics)
-        settle = None if chain.varies else kalman_regular.settling_steps(chain, gap, 1 / low)
-        if settle is None:
-            return engine
-        seen = np.asarray(data.seen)
-        exact = kalman_regular.exact_blocks(seen if inputs.in_order else seen[inputs.order], settle)
-        worth_it = EXACT_PART * exact * kalman_regular.BLOCK <= len(inputs)
-        return dataclasses.replace(engine, settle=settle, exact=exact) if worth_it else engine
+        choices: dict[str, Any] = {"harmonics": harmonics_of(model.kernel), "parallel": jax.default_backend() == "gpu"}
+        if data is not None and isinstance(inputs, Times) and hasattr(model.likelihood, "noise"):
+            choices |= _choices_for_noise(model, inputs, data, self.approximate, **choices)
+        return _kalman(**choices, approximate=self.approximate)
 
     def shared(self, data: Data) -> Data:
         return dataclasses.replace(data, noise=data.noise[:1], seen=data.seen[:1]) if self.complete else data
@@ -290,6 +272,32 @@ class Kalman(Engine):
     def _size(self, kernel: Kernel) -> int:
         at = Where(jnp.zeros(()), jnp.zeros(()), self.harmonics)
         return jax.eval_shape(lambda kernel: chain_of(approximated(kernel, self.approximate), at), kernel).size
+
+
+def _choices_for_noise(
+    model: Model, inputs: Times, data: Data, approximate: str | None, harmonics: int, parallel: bool
+) -> dict[str, Any]:
+    """The choices that follow from the noise, from what is missing and from the spacing."""
+    seen = np.asarray(data.seen)
+    everything = bool(seen.all())
+    known = np.asarray(data.noise) if everything else np.asarray(data.noise)[seen]
+    noise = float(model.likelihood.noise)  # type: ignore[attr-defined]
+    low, high = float(known.min(initial=np.inf)) + noise, float(known.max(initial=0)) + noise
+    accurate = low < LOW_NOISE * float(_prior_variance(model.kernel, np.asarray(inputs.t[:1, None])))
+    choices = {"accurate": accurate, "complete": everything and low == high and inputs.in_order}
+    if parallel or accurate or not inputs.regular or len(inputs) < LONG or low != high:
+        return choices
+    gap = (inputs.t[-1] - inputs.t[0]) / (len(inputs) - 1)
+    chain = _chain_at(approximated(model.kernel, approximate), float(inputs.t[0]), harmonics)
+    settle = None if chain.varies else kalman_regular.settling_steps(chain, gap, 1 / low)
+    if settle is None:
+        return choices
+    exact = kalman_regular.exact_blocks(seen if inputs.in_order else seen[inputs.order], settle)
+    worth_it = EXACT_PART * exact * kalman_regular.BLOCK <= len(inputs)
+    return choices | {"settle": settle, "exact": exact} if worth_it else choices
+
+
+_kalman = functools.cache(Kalman)  # an evaluation makes one: that should not cost more than a short series
 
 
 def _in_time(structure: StateSpace, sites: Sites) -> Sites:

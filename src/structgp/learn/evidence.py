@@ -29,7 +29,7 @@ class Objective:
     def __init__(self, model: Model, inputs: Inputs, data: Data, engine: Engine) -> None:
         self.model, self.inputs, self.data, self.engine = model, inputs, data, engine
         with jax.enable_x64(True):  # on the device once, not at every evaluation
-            self._inputs, self._data = jax.device_put((inputs, data))
+            self._model, self._inputs, self._data = jax.device_put((model, inputs, data))
             self._X = jnp.asarray(self._inputs.points)
             self.grain = engine.specialised(model, inputs, data).grain
         self._on_host = isinstance(engine, Cholesky) and jax.default_backend() == "cpu"
@@ -37,17 +37,17 @@ class Objective:
     @double_precision
     def __call__(self, theta: Float[Any, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
         evaluate = self._by_lapack if self._on_host else self._by_autodiff
-        value, gradient = evaluate(jnp.asarray(theta))
+        value, gradient = jax.device_get(evaluate(np.asarray(theta)))
         if np.isfinite(value) and np.isfinite(gradient).all():
-            return float(value), np.asarray(gradient)
+            return float(value), gradient
         return LOWEST, np.zeros(len(theta))
 
-    def _by_autodiff(self, theta: Array) -> tuple[Any, Any]:
-        engine = self.engine.specialised(with_free(self.model, np.asarray(theta)), self.inputs, self.data)
-        return _value_and_gradient(theta, self.model, self._inputs, self._data, engine)
+    def _by_autodiff(self, theta: np.ndarray) -> tuple[Any, Any]:
+        engine = self.engine.specialised(with_free(self.model, theta), self.inputs, self.data)
+        return _value_and_gradient(theta, self._model, self._inputs, self._data, engine)
 
-    def _by_lapack(self, theta: Array) -> tuple[Any, Any]:
-        arguments = (theta, self.model, self._X, self._data)
+    def _by_lapack(self, theta: np.ndarray) -> tuple[Any, Any]:
+        arguments = (theta, self._model, self._X, self._data)
         B, w, T, scale = _assemble(*arguments)
         solution = solve_on_host(np.array(B), np.asarray(w), np.asarray(T), float(scale))
         del B
@@ -67,12 +67,12 @@ def log_evidence(model: Model, inputs: Inputs, data: Data, engine: Engine) -> Fl
 
 @functools.partial(jax.jit, static_argnames="engine")
 @functools.partial(jax.value_and_grad, argnums=0)
-def _value_and_gradient(theta: Array, model: Model, inputs: Inputs, data: Data, engine: Engine) -> Array:
+def _value_and_gradient(theta: Any, model: Model, inputs: Inputs, data: Data, engine: Engine) -> Array:
     at = with_free(model, theta)
     return log_evidence(at, inputs, data, engine) + log_prior(at)
 
 
-def _pieces(theta: Array, model: Model, X: Array, data: Data) -> tuple[Array, Array, Array]:
+def _pieces(theta: Any, model: Model, X: Array, data: Data) -> tuple[Array, Array, Array]:
     """K, the precisions and the targets: everything that reaches the dense solver."""
     at = with_free(model, theta)
     sites = sites_of(at, X, data, jax.lax.stop_gradient(typical_variance(at.kernel, X)))
@@ -80,14 +80,14 @@ def _pieces(theta: Array, model: Model, X: Array, data: Data) -> tuple[Array, Ar
 
 
 @jax.jit
-def _assemble(theta: Array, model: Model, X: Array, data: Data) -> tuple[Array, Array, Array, Array]:
+def _assemble(theta: Any, model: Model, X: Array, data: Data) -> tuple[Array, Array, Array, Array]:
     K, w, T = _pieces(theta, model, X, data)
     S = jnp.sqrt(w)
     return jnp.eye(len(w)) + S[:, None] * K * S[None, :], w, T, jnp.mean(jnp.diagonal(K))
 
 
 @jax.jit
-def _pull_back(theta: Array, model: Model, X: Array, data: Data, solution: HostSolution) -> tuple[Array, Array]:
+def _pull_back(theta: Any, model: Model, X: Array, data: Data, solution: HostSolution) -> tuple[Array, Array]:
     """The objective and its gradient from C⁻¹: dlog|C| = tr C⁻¹dC and d(TᵀC⁻¹T) = dTᵀα + αᵀdT − αᵀdC α."""
 
     def summed_up(theta: Array, log_det: Array, gram: Array) -> Array:

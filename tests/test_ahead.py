@@ -1,0 +1,43 @@
+"""Programs that are compiled while something else runs."""
+
+import functools
+
+import jax
+import numpy as np
+
+from structgp.learn.ahead import Ahead
+
+
+def counted():
+    """A program, and how often it was traced."""
+    traced = []
+
+    @functools.partial(jax.jit, static_argnames="power")
+    def program(x, power):
+        traced.append(power)
+        return x**power
+
+    return program, traced
+
+
+def test_a_call_finds_what_was_compiled_ahead():
+    program, traced = counted()
+    Ahead(program, np.ones(3), 2).wait()
+    assert traced == [2]
+    with jax.enable_x64(True):
+        np.testing.assert_array_equal(program(np.full(3, 3.0), 2), 9.0)
+    assert traced == [2]
+
+
+def test_other_arguments_are_compiled_when_they_come():
+    program, traced = counted()
+    Ahead(program, np.ones(3), 2).wait()
+    with jax.enable_x64(True):
+        np.testing.assert_array_equal(program(np.full(3, 3.0), 3), 27.0)
+    assert traced == [2, 3]
+
+
+def test_what_cannot_be_compiled_is_left_to_the_call(capfd):
+    program, _ = counted()
+    Ahead(program, "text", 2).wait()
+    assert capfd.readouterr() == ("", "")
