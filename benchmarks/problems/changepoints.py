@@ -219,9 +219,12 @@ def typical_noise(y: np.ndarray) -> float:
     return float((1.4826 * np.median(np.abs(np.diff(y)))) ** 2 / 2)
 
 
-@WELL_LOG.method("structgp")
-def drifting_levels(y: np.ndarray) -> Run:
-    """Levels that drift, an unknown scale in each segment, no segment below 20 points; everything but that is learned."""
+def after_twenty(hazard: float) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda run: hazard * (run >= 20)
+
+
+def drifting_levels(y: np.ndarray, hazards: tuple[float, ...]) -> Run:
+    """Levels that drift, an unknown scale in each segment, no segment below 20 points: the hazard with the best F1."""
     import structgp as sg
 
     gp = sg.GP(sg.Constant(1.0) + sg.Matern12(30.0, 0.05), sg.Gaussian(typical_noise(y)))
@@ -229,10 +232,14 @@ def drifting_levels(y: np.ndarray) -> Run:
     def call() -> Result:
         segments = sg.MarkovSegment(gp, sg.UnknownScale(5.0, 5.0))
         learned, _ = sg.ChangePoints(segments, 0.004, hypotheses=50).learn(y)
-        long = sg.ChangePoints(learned.segments, lambda run: 0.001 * (run >= 20), hypotheses=100)
-        return agreement(long.condition(y).most_probable)
+        models = [sg.ChangePoints(learned.segments, after_twenty(h), hypotheses=100) for h in hazards]
+        return max((agreement(model.condition(y).most_probable) for model in models), key=lambda r: r["F1"])
 
     return Run(call)
+
+
+WELL_LOG.method("structgp")(lambda y: drifting_levels(y, (0.001,)))
+WELL_LOG.method("structgp, best hazard")(lambda y: drifting_levels(y, (1e-3, 1e-5, 1e-8, 1e-12, 1e-16)))
 
 
 @WELL_LOG.method("structgp levels")
