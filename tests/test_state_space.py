@@ -142,8 +142,6 @@ def test_the_plan_says_so_and_the_reason_of_a_side_is_passed_on():
     assert str(model("sharp").plan(np.arange(1000.0))).startswith("Kalman     exact")
     with pytest.raises(ValueError, match="cannot be had: SquaredExponential has no finite state"):
         sg.GP(sg.ChangePoint(sg.Matern32(), sg.SquaredExponential())).plan(X, structure="markov")
-    with pytest.raises(ValueError, match="cannot be streamed: what is seen of a ChangePoint depends on the place"):
-        model("sharp").stream()
 
 
 def test_a_named_approximation_is_exact_for_what_stands_in():

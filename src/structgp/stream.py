@@ -12,12 +12,11 @@ import numpy as np
 
 from ._types import double_precision
 from .engines.basis import Weights, columns, integrate, sites_of
-from .engines.kalman import Kalman, KalmanConditional
+from .engines.kalman import Kalman, KalmanConditional, read
 from .fitted import Fitted
 from .fitted import _combine as combine
 from .inputs import Times, as_inputs
-from .linalg import kalman_smooth, kalman_stream
-from .linalg.chains import read_weights
+from .linalg import kalman_stream
 from .linalg.kalman_stream import Filtered
 from .parameters import as_numpy
 from .posterior import Data, Prediction
@@ -209,9 +208,6 @@ def _chain_or_why(gp: GP, first: float | None, engine: Kalman) -> None:
     jax.eval_shape(lambda at: found.append(_chain(gp, at if first is None else first, engine)), jnp.zeros(()))
     if isinstance(found[0], No):
         raise ValueError(f"this model cannot be streamed: {found[0].reason}")
-    if found[0].varies:
-        reason = "what is seen of a ChangePoint depends on the place"
-        raise ValueError(f"this model cannot be streamed: {reason}; Fitted.update takes more data")
 
 
 def _chain(gp: GP, first: Any, engine: Kalman) -> Any:
@@ -229,8 +225,7 @@ def _begin(gp: GP, first: Any, targets: int, engine: Kalman) -> Filtered:
 def _advance(gp: GP, state: Filtered, first: Any, since: Any, t: Any, data: Data, engine: Kalman) -> Filtered:
     X = jnp.asarray(t)[:, None]
     sites = sites_of(gp, X, data, jnp.max(variances(gp.kernel, X)))
-    gaps = jnp.diff(t, prepend=jnp.reshape(since, 1))
-    return kalman_stream.advance(_chain(gp, first, engine), state, gaps, sites.precision, sites.targets)
+    return kalman_stream.advance(_chain(gp, first, engine), state, since, t, sites.precision, sites.targets)
 
 
 @functools.partial(jax.jit, static_argnames="targets")
@@ -256,6 +251,6 @@ def _ahead(
 ) -> tuple[Any, Any]:
     chain = _chain(gp, first, engine)
     states = kalman_stream.ahead(chain, state, jnp.asarray(t) - time)
-    means, variance = kalman_smooth.read_values(read_weights(chain, chain.row), *states)
+    means, variance = read(chain, None, jnp.asarray(t), *states)
     mean, U = combine(gp, weights, means, jnp.asarray(t)[:, None], targets)
     return mean, jnp.maximum(variance, 0.0) + jnp.sum(U * U, axis=0)

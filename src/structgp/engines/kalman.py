@@ -57,11 +57,7 @@ class KalmanConditional(Conditional):
 
     def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
         chain = self._chain(self.t[0])
-        mean, spread = self._states(chain, X[:, 0])
-        if chain.varies:
-            value, variance = kalman_emission.read_rows(_rows(chain, part, X[:, 0]), mean, spread)
-        else:
-            value, variance = kalman_smooth.read_values(_row(chain, part), mean, spread)
+        value, variance = read(chain, part, X[:, 0], *self._states(chain, X[:, 0]))
         return value, jnp.maximum(variance, 0.0)
 
     def derivative(
@@ -161,6 +157,13 @@ def _gaps(t: Float[Array, "N"]) -> Float[Array, "N"]:
     return jnp.diff(t, prepend=t[:1])
 
 
+def read(chain: chains.Chain, part: int | None, x: Float[Array, "M"], mean: Any, spread: Any) -> tuple[Any, Any]:
+    """Mean and variance of f, or of one part of a sum, from those of the state at these places."""
+    if chain.varies:
+        return kalman_emission.read_rows(_rows(chain, part, x), mean, spread)
+    return kalman_smooth.read_values(_row(chain, part), mean, spread)
+
+
 def _row(chain: chains.Chain, part: int | None) -> Any:
     """The row that reads f, or one part of a sum, out of the state."""
     row = chain.row if part is None else chain.part_row(part)  # type: ignore[attr-defined]
@@ -258,6 +261,8 @@ class Kalman(Engine):
         alike = len(w) < len(T)  # one precision, said once
         if alike and not self.settle:
             w = jnp.broadcast_to(w, len(T))
+        if chain.varies and self.parallel and not natural:
+            return kalman_parallel.varying_evidence(chain, structure.t, w, T)
         if chain.varies:
             return kalman_emission.evidence(chain, structure.t, w, T, natural=natural)
         if natural:

@@ -34,17 +34,17 @@ def evidence(
     segment: int = 128,
 ) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
     """(log_det, gram) of `kalman.evidence`, at sorted places t."""
-    streams = _streams(chain, t, precision, columns, natural)
+    places = streams(chain, t, precision, columns, natural)
     segment = min(segment, len(t))
 
     @jax.checkpoint
     def run(state, x):
         gaps, h, w, T = x
-        state, (p, mean, *_) = lax.scan(_step_of(chain.size, natural), state, (*_moves(chain, gaps), h, w, T))
-        return state, _sums(natural, w[:, None], T, p[:, None], mean)
+        state, (p, mean, *_) = lax.scan(step_of(chain.size, natural), state, (*_moves(chain, gaps), h, w, T))
+        return state, sums(natural, w[:, None], T, p[:, None], mean)
 
     cut = lambda x: jnp.pad(x, [(0, -len(t) % segment)] + [(0, 0)] * (x.ndim - 1)).reshape(-1, segment, *x.shape[1:])
-    _, (log_dets, grams) = lax.scan(run, _first(chain, columns), tuple(cut(x) for x in streams))
+    _, (log_dets, grams) = lax.scan(run, _first(chain, columns), tuple(cut(x) for x in places))
     return jnp.sum(log_dets), jnp.sum(grams, 0)
 
 
@@ -52,9 +52,9 @@ def smooth(
     chain: Chain, t: Float[Array, " N"], precision: Float[Array, " N"], columns: Float[Array, "N C"], *, natural: bool = False
 ) -> Smoothed:
     """Everything known at sorted places t, for the state (f, z)."""
-    gaps, h, w, T = _streams(chain, t, precision, columns, natural)
+    gaps, h, w, T = streams(chain, t, precision, columns, natural)
     moves = _moves(chain, gaps)
-    _, (p, mean, g, m, P) = lax.scan(_step_of(chain.size, natural), _first(chain, columns), (*moves, h, w, T))
+    _, (p, mean, g, m, P) = lax.scan(step_of(chain.size, natural), _first(chain, columns), (*moves, h, w, T))
     zero = jnp.zeros_like(m[0]), jnp.zeros_like(P[0])
     backwards = _step_back_of(chain.size, natural)
     _, (r, N, r_seen, N_seen) = lax.scan(backwards, zero, (moves[0], h, w, T, p, mean, g), reverse=True)
@@ -65,6 +65,21 @@ def smooth(
     r, r_seen = jnp.pad(r, vector), jnp.pad(r_seen, vector)
     N, N_seen = jnp.pad(N, matrix), jnp.pad(N_seen, matrix)
     return Smoothed(jnp.concatenate([value, m], 1), P, r, N, r_seen, N_seen, mean, p)
+
+
+def advance(
+    chain: Chain,
+    state: tuple[Float[Array, "D C"], Float[Array, "D D"]],
+    since: Float[Array, ""],
+    t: Float[Array, " N"],
+    precision: Float[Array, " N"],
+    columns: Float[Array, "N C"],
+) -> tuple[tuple[Float[Array, "D C"], Float[Array, "D D"]], Float[Array, ""], Float[Array, "C C"]]:
+    """The filtered (m, P) of z after N more places, from that at `since`, and what they add to log_det and gram."""
+    _, h, w, T = streams(chain, t, precision, columns, False)
+    gaps = jnp.diff(t, prepend=jnp.reshape(since, 1))
+    state, (p, mean, *_) = lax.scan(step_of(chain.size, False), state, (*_moves(chain, gaps), h, w, T))
+    return state, *sums(False, w[:, None], T, p[:, None], mean)
 
 
 def read_rows(
@@ -91,7 +106,7 @@ def posterior_samples(
     return f + smooth(chain, t, precision, missed).marginals()[0]
 
 
-def _streams(chain, t, precision, columns, natural):
+def streams(chain, t, precision, columns, natural):
     """What a loop reads at each place: gap, row, site."""
     if not natural:  # nothing seen: no value and no derivative either
         precision = jnp.where(precision == 0, 0.0, precision)
@@ -114,7 +129,8 @@ def _products(size):
     return form.product, lambda M, v: jnp.sum(M * v, 1)
 
 
-def _step_of(size, natural):
+def step_of(size, natural):
+    """One step of the filter, for a loop over places: the new state, and what it saw."""
     product, times = _products(size)
 
     def step(state, x):
@@ -156,7 +172,7 @@ def _step_back_of(size, natural):
     return step
 
 
-def _sums(natural, w, T, p, mean):
+def sums(natural, w, T, p, mean):
     """A segment's terms of (log_det, gram), from (place, column) arrays."""
     d = 1.0 + w * p
     outer = lambda a, b: jnp.sum(a[:, :, None] * b[:, None, :], 0)

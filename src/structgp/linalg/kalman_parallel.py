@@ -23,7 +23,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from structgp.linalg import kalman
+from structgp.linalg import kalman, kalman_emission
 from structgp.linalg.chain_algebra import observed_first
 from structgp.linalg.chains import Chain
 from structgp.linalg.small import form_of
@@ -46,16 +46,36 @@ def evidence(
     w = jnp.where(precision == 0, 0.0, precision)
     columns = jnp.where(w[:, None] == 0, 0.0, columns)
     gaps = jnp.concatenate([jnp.zeros_like(gaps[:1]), gaps[1:]])
-    data = tuple(_side_by_side(x, options) for x in (gaps, w, columns))
+    data = tuple(_side_by_side(x, options.segment) for x in (gaps, w, columns))
     leaves, treedef = jax.tree.flatten(chain)
     return _evidence((treedef, options), leaves, *data)
 
 
-def _side_by_side(x, options):
+def varying_evidence(
+    chain: Chain, t: Float[Array, " N"], precision: Float[Array, " N"], columns: Float[Array, "N C"], segment: int = SEGMENT
+) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+    """The same as `kalman_emission.evidence`, for chains whose observed row depends on the place; its gradient is JAX's."""
+    streams = kalman_emission.streams(chain, t, precision, columns, natural=False)
+    gaps, h, w, T = (_side_by_side(x, min(segment, len(t))) for x in streams)
+    moves = chain.transition(gaps), chain.noise(gaps)
+    begins = _beginnings(chain.start(), moves, w, T, jnp.moveaxis(h, -1, 0))
+    step = kalman_emission.step_of(chain.size, natural=False)
+
+    @jax.checkpoint
+    def run(m, P, A, Q, h, w, T):
+        _, (p, mean, *_) = lax.scan(step, (m, P), (A, Q, h, w, T))
+        return kalman_emission.sums(False, w[:, None], T, p[:, None], mean)
+
+    moves = [jnp.moveaxis(x, 2, 0) for x in moves]
+    log_dets, grams = jax.vmap(run, in_axes=(-1, -1, -1, -1, 1, 1, 1))(*begins, *moves, h, w, T)
+    return jnp.sum(log_dets), jnp.sum(grams, 0)
+
+
+def _side_by_side(x, segment):
     """(place in its segment, segment): filled up at the end with places where nothing is seen."""
-    pad = -len(x) % options.segment
+    pad = -len(x) % segment
     x = jnp.concatenate([x, jnp.zeros((pad, *x.shape[1:]), x.dtype)]) if pad else x
-    return jnp.swapaxes(x.reshape(-1, options.segment, *x.shape[1:]), 0, 1)
+    return jnp.swapaxes(x.reshape(-1, segment, *x.shape[1:]), 0, 1)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -74,7 +94,8 @@ def _forward(chain, options, gaps, w, T):
     """(log_det, gram) and the state at the beginning of every segment."""
     form = form_of(chain.size, T.shape[-1])
     moves = chain.transition(gaps), chain.noise(gaps)
-    begins = _beginnings(form, chain.start(), moves, w, T)
+    m, P = _beginnings(chain.start(), moves, w, T)
+    begins = kalman.pack_state(form, form.of(m), form.of(P))
     xs = kalman.stream(form, options, moves, w, T)
     _, (seen, _) = kalman._run_filter(form, options, kalman.base(form, chain, options), begins, xs)
     p, mean = (_flat(form, x) for x in seen)
@@ -87,9 +108,9 @@ def _flat(form, x):
     return rows.reshape(-1, rows.shape[-1])
 
 
-def _beginnings(form, start, moves, w, T):
+def _beginnings(start, moves, w, T, h=None):
     """The filtered (m, P) before each segment: the first begins with the start, the others after those before them."""
-    places = jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), _messages(*moves, w, jnp.moveaxis(T, -1, 0)))
+    places = jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), _messages(*moves, w, jnp.moveaxis(T, -1, 0), h))
     first, rest = jax.tree.map(lambda x: x[0], places), jax.tree.map(lambda x: x[1:], places)
     segments = lax.scan(lambda message, place: (join(message, place), None), first, rest)[0]
     D, C = start.shape[0], T.shape[-1]
@@ -97,14 +118,15 @@ def _beginnings(form, start, moves, w, T):
     before = (square, column, 0.5 * (start + start.T)[..., None], column, square)
     shifted = jax.tree.map(lambda b, s: jnp.concatenate([b, s[..., :-1]], -1), before, segments)
     _, m, P, _, _ = lax.associative_scan(join, shifted, axis=-1)
-    return kalman.pack_state(form, form.of(m), form.of(P))
+    return m, P
 
 
-def _messages(A, Q, w, T):
-    """One message a place, from arrays (D, D, *places) and columns T (C, *places)."""
-    d = 1.0 + w * Q[0, 0]
-    k = Q[:, :1] / d
-    row = A[:1]
+def _messages(A, Q, w, T, h=None):
+    """One message a place, from arrays (D, D, *places) and columns T (C, *places), seen through rows h (D, *places)."""
+    row = A[:1] if h is None else jnp.sum(h[:, None] * A, 0)[None]
+    Qh = Q[:, :1] if h is None else jnp.sum(Q * h, 1)[:, None]
+    d = 1.0 + w * (Q[0, 0] if h is None else jnp.sum(h * Qh[:, 0], 0))
+    k = Qh / d
     wT = (w * T)[None]
     return A - w * k * row, k * wT, Q - w * d * k * _t(k), _t(row) * (wT / d), _t(row) * row * (w / d)
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from structgp.linalg import kalman
+from structgp.linalg import kalman, kalman_emission
 from structgp.linalg.chain_algebra import observed_first
 from structgp.linalg.chains import Chain
 from structgp.linalg.small import form_of
@@ -32,10 +32,17 @@ def begin(chain: Chain, columns: int) -> Filtered:
 
 
 def advance(
-    chain: Chain, state: Filtered, gaps: Float[Array, " N"], precision: Float[Array, " N"], columns: Float[Array, "N C"]
+    chain: Chain,
+    state: Filtered,
+    since: Float[Array, ""],
+    t: Float[Array, " N"],
+    precision: Float[Array, " N"],
+    columns: Float[Array, "N C"],
 ) -> Filtered:
-    """Go on to N more places, the first of them `gaps[0]` after the last one; precision 0: nothing seen there."""
-    chain = observed_first(chain)
+    """Go on from the last place, `since`, to N more; precision 0: nothing seen there."""
+    if chain.varies:
+        return _advance_varying(chain, state, since, t, precision, columns)
+    chain, gaps = observed_first(chain), jnp.diff(t, prepend=jnp.reshape(since, 1))
     form, options = form_of(chain.size), kalman.Options(accurate=True)
     columns = jnp.where(precision[:, None] == 0, 0.0, columns)
     xs = kalman.stream(form, options, (chain.transition(gaps), chain.noise(gaps)), precision, columns)
@@ -52,6 +59,14 @@ def advance(
     column = lambda M: jnp.moveaxis(form.array(form.unpack(M))[0], 0, -1)
     log_det, gram = _terms(precision[:, None], columns, column(p), column(mean))
     return Filtered(m, 0.5 * (P + P.T), state.log_det + log_det, state.gram + gram)
+
+
+def _advance_varying(chain, state, since, t, precision, columns):
+    """The same for a chain whose row depends on the place: its state stands behind a place for f, which is left empty."""
+    inner = state.m[1:], state.P[1:, 1:]
+    (m, P), log_det, gram = kalman_emission.advance(chain, inner, since, t, precision, columns)
+    m, P = jnp.pad(m, ((1, 0), (0, 0))), jnp.pad(P, ((1, 0), (1, 0)))
+    return Filtered(m, P, state.log_det + log_det, state.gram + gram)
 
 
 def _terms(w, T, p, mean):
