@@ -97,10 +97,10 @@ class Fitted:
         grid = self._as_grid(X) if part is None else None
         with lapack_threads(self.plan.engine.matrix_rows(self.inputs)):
             if grid is not None:
-                found = _marginals(self.gp, self.conditional, self.weights, grid, self._targets, None)
+                found = marginals_of(self.gp, self.conditional, self.weights, grid, self._targets, None)
                 mean, variance = (np.asarray(part) for part in found)
             else:
-                mean, variance = self._in_chunks(functools.partial(_marginals, part=part), Xs)
+                mean, variance = self._in_chunks(functools.partial(marginals_of, part=part), Xs)
         mean, variance = (self._over(X, values) for values in (self._shaped(mean), self._spread(variance)))
         return Prediction(mean, variance, self.likelihood, extra=self._extra(extra))
 
@@ -428,7 +428,7 @@ def square_root(covariance: np.ndarray) -> np.ndarray:
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
-def _combine(gp: Any, weights: Weights, means: Any, X: Any, T: int, part: int | None = None) -> tuple[Any, Any]:
+def combine(gp: Any, weights: Weights, means: Any, X: Any, T: int, part: int | None = None) -> tuple[Any, Any]:
     """The mean of f, and ρ = φ − m_Φ through which the uncertain weights enter."""
     known, Phi = columns(gp, X)
     if part is not None:
@@ -445,22 +445,23 @@ def _combine(gp: Any, weights: Weights, means: Any, X: Any, T: int, part: int | 
 
 
 @functools.partial(jax.jit, static_argnames=("T", "part"))
-def _marginals(gp: Any, conditional: Conditional, weights: Weights, places: Any, T: int, part: int | None) -> tuple[Any, Any]:
+def marginals_of(gp: Any, conditional: Conditional, weights: Weights, places: Any, T: int, part: int | None) -> tuple[Any, Any]:
+    """Mean and variance of f at new places, with the basis weights as uncertain as they are."""
     X, means, variance = _look(conditional, places, part)
-    mean, U = _combine(gp, weights, means, X, T, part)
+    mean, U = combine(gp, weights, means, X, T, part)
     return mean, variance + jnp.sum(U * U, axis=0)
 
 
 @functools.partial(jax.jit, static_argnames="T")
 def _joint(gp: Any, conditional: Conditional, weights: Weights, X: Any, T: int) -> tuple[Any, Any]:
     means, covariance = conditional.joint(X)
-    mean, U = _combine(gp, weights, means, X, T)
+    mean, U = combine(gp, weights, means, X, T)
     return mean, covariance + U.T @ U
 
 
 @functools.partial(jax.jit, static_argnames="T")
 def _mean_gradient(gp: Any, conditional: Conditional, weights: Weights, X: Any, T: int) -> Any:
-    mean_at = lambda x: _combine(gp, weights, conditional.at(x[None])[0], x[None], T)[0][0]
+    mean_at = lambda x: combine(gp, weights, conditional.at(x[None])[0], x[None], T)[0][0]
     return jax.vmap(jax.jacrev(mean_at))(X)
 
 

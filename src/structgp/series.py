@@ -16,8 +16,7 @@ from .engines.basis import Weights, integrate, sites_of
 from .engines.diagnose import why_not_positive
 from .engines.kalman import Kalman, KalmanConditional
 from .engines.plan import form_by_shape, plan
-from .fitted import Fitted
-from .fitted import _marginals as marginals
+from .fitted import Fitted, marginals_of
 from .inputs import Times, as_inputs, read_numbers
 from .learn.many import Batch, batches_of, engine_for, maximise_apart, maximise_shared, over_series, summed
 from .learn.maximise import Learning
@@ -201,7 +200,7 @@ def _condition(models: GP, inputs: Times, data: Data, engine: Kalman) -> tuple[K
 
 @jax.jit
 def _marginals(models: GP, conditionals: KalmanConditional, weights: Weights, t: Any) -> tuple[Any, Any]:
-    one = lambda gp, conditional, weights, t: marginals(gp, conditional, weights, t[:, None], 1, None)
+    one = lambda gp, conditional, weights, t: marginals_of(gp, conditional, weights, t[:, None], 1, None)
     return over_series(one, models, conditionals, weights, t)
 
 

@@ -13,8 +13,7 @@ import numpy as np
 from ._types import double_precision
 from .engines.basis import Weights, columns, integrate, sites_of
 from .engines.kalman import Kalman, KalmanConditional, read
-from .fitted import Fitted
-from .fitted import _combine as combine
+from .fitted import Fitted, combine
 from .inputs import Times, as_inputs
 from .linalg import kalman_stream
 from .linalg.kalman_stream import Filtered
