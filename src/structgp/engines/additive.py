@@ -103,9 +103,9 @@ class AdditiveConditional(Conditional):
 
 
 class AdditiveEngine(Engine):
-    """Sums of Matérn terms, each along one column or direction, on any inputs."""
+    """Sums of Matérn terms, each along one column or direction, on any inputs, with at least so many spline intervals."""
 
-    intervals: int = eqx.field(static=True, default=32)
+    intervals: int = eqx.field(static=True, default=INTERVALS[0])
 
     name: ClassVar[str] = "Additive"
     structure: ClassVar[str] = "additive"
@@ -123,12 +123,13 @@ class AdditiveEngine(Engine):
         return f"{len(terms_of(kernel))} lines, {self.intervals} spline intervals each"
 
     def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> AdditiveEngine:
-        """As many knots as the shortest lengthscale asks for."""
+        """As many knots as the shortest lengthscale asks for, and no fewer than there are."""
         with jax.enable_x64(True):
             lines = lines_of(model.kernel, jnp.asarray(np.asarray(inputs.points)))
         if isinstance(lines, No):
             return self
-        return AdditiveEngine(intervals_for(lines, float(model.likelihood.noise), len(inputs)))  # type: ignore[attr-defined]
+        needed = intervals_for(lines, float(model.likelihood.noise), len(inputs))  # type: ignore[attr-defined]
+        return AdditiveEngine(max(self.intervals, needed))
 
     def log_det_and_gram(self, structure: Additive, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         basis = basis_of(structure, self.intervals)

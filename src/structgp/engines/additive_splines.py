@@ -139,16 +139,16 @@ def sparse_products(basis: splines.Splines, t: Float[Array, "N L"], n: int) -> t
     first, values = splines.local(basis, t, n)
     L, m = basis.change.shape[:2]
     line = jnp.arange(L)
+    each = jnp.arange(2 * n), jnp.moveaxis(values, -1, 0)[..., None]  # one B-spline after another: one loop is compiled
 
     def forward(weights: Float[Array, "F C"]) -> Float[Array, "N C"]:
         c = jnp.einsum("lij,ljc->lic", basis.change, weights.reshape(L, m, -1))
-        rows = (jnp.sum(values[..., j, None] * c[line, first + j], axis=1) for j in range(2 * n))
-        return sum(rows, start=jnp.zeros(()))
+        add = lambda total, x: (total + jnp.sum(x[1] * c[line, first + x[0]], axis=1), None)
+        return jax.lax.scan(add, jnp.zeros((len(t), c.shape[-1])), each)[0]
 
     def transpose(rows: Float[Array, "N C"]) -> Float[Array, "F C"]:
-        c = jnp.zeros((L, m, rows.shape[1]))
-        for j in range(2 * n):
-            c = c.at[line, first + j].add(values[..., j, None] * rows[:, None])
+        add = lambda c, x: (c.at[line, first + x[0]].add(x[1] * rows[:, None]), None)
+        c = jax.lax.scan(add, jnp.zeros((L, m, rows.shape[1])), each)[0]
         return jnp.einsum("lij,lic->ljc", basis.change, c).reshape(L * m, -1)
 
     return forward, transpose

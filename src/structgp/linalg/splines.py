@@ -148,28 +148,15 @@ def _local(knots: Float[Array, "K"], x: Float[Array, "N"], p: int, order: int) -
     """The recursion of Cox and de Boor in the interval of each place."""
     last = len(knots) - p - 2
     i = jnp.clip(jnp.searchsorted(knots, x, side="right") - 1, p, last)
-    B = [jnp.ones_like(x)]
-    for d in range(1, p - order + 1):
-        B = _raised(knots, i, x, B, d)
-    for d in range(p - order + 1, p + 1):
-        B = _derived(knots, i, B, d)
-    return i - p, jnp.stack(B, axis=-1)
-
-
-def _raised(knots: Array, i: Array, x: Array, B: list[Array], d: int) -> list[Array]:
-    """The d + 1 values of degree d from the d values of degree d − 1."""
-    new = [jnp.zeros_like(x) for _ in range(d + 1)]
-    for r in range(d):
-        low, high = knots[i + 1 + r - d], knots[i + 1 + r]
-        new[r] = new[r] + (high - x) / (high - low) * B[r]
-        new[r + 1] = (x - low) / (high - low) * B[r]
-    return new
-
-
-def _derived(knots: Array, i: Array, B: list[Array], d: int) -> list[Array]:
-    """The derivatives in degree d from those of one order less in degree d − 1."""
-    new = [jnp.zeros_like(B[0]) for _ in range(d + 1)]
-    for r in range(d):
-        slope = d / (knots[i + 1 + r] - knots[i + 1 + r - d]) * B[r]
-        new[r], new[r + 1] = new[r] - slope, slope
-    return new
+    near = knots[i + np.arange(1 - p, p + 1)[:, None]]  # p knots on either side of each place
+    B = jnp.ones((1, len(x)))
+    for d in range(1, p + 1):
+        low, high = near[p - d : p], near[p : p + d]
+        if d <= p - order:  # the d + 1 values of degree d from the d values of degree d − 1
+            share = B / (high - low)
+            falling, rising = (high - x) * share, (x - low) * share
+        else:  # the derivatives in degree d from those of one order less in degree d − 1
+            rising = d / (high - low) * B
+            falling = -rising
+        B = jnp.pad(falling, ((0, 1), (0, 0))) + jnp.pad(rising, ((1, 0), (0, 0)))
+    return i - p, B.T

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Seed, double_precision, generator
-from ..engines.additive import INTERVALS, AdditiveConditional, AdditiveEngine, basis_of, intervals_for, remainders
+from ..engines.additive import AdditiveConditional, AdditiveEngine, basis_of, intervals_for, remainders
 from ..engines.additive_splines import Totals, bound, totals
 from ..engines.basis import columns, integrate
 from ..engines.plan import Offer, Plan, form_by_shape
@@ -24,16 +24,17 @@ from ..kernels.stationary import HalfIntegerMatern, Matern52
 from ..learn.evidence import LOWEST
 from ..learn.maximise import Learning, climb
 from ..likelihoods.gaussian import Gaussian
+from ..linalg import splines
 from ..linalg.cholesky import lapack_threads, log_sum
-from ..linalg.splines import Splines
 from ..means import polynomial
 from ..parameters import Parametrised, free_vector, learned_leaves, log_prior, with_free, with_values
 from ..posterior import Data, Prediction
-from ..structure.additive import Additive, additive, lines_of, terms_of
+from ..structure.additive import MOST_STATES, Additive, additive, lines_of, terms_of
 from ..structure.base import No
 
 LONGEST = 10.0  # lengthscales up to this many ranges of a line: beyond, a function is a cubic to all appearance
 SHORTEST = 1e-3
+FIRST_INTERVALS, FEW_FEATURES = (24, 32, 48), 500  # where learning begins, and up to how many features of all lines together
 ROUNDS = 4  # how often the knots may be refined
 ROWS = 16384  # how many new places are looked at together
 NO_EFFECT = 0.02  # a term whose values spread by less than this part of the noise is called switched off
@@ -178,18 +179,19 @@ class AdditiveGP(Parametrised):
         gp._check_kernel(inputs)
         data = gp._read(y, None, missing, inputs)
         options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
-        learned, learning = learn(gp, inputs, data, **options)
-        return dataclasses.replace(conditioned(learned, inputs, data), learning=learning)
+        learned, learning, engine = learn(gp, inputs, data, **options)
+        return dataclasses.replace(conditioned(learned, inputs, data, engine), learning=learning)
 
 
-def learn(gp: GP, inputs: Inputs, data: Data, **options: Any) -> tuple[GP, Learning]:
-    """The model that maximises the bound on the evidence; lines along directions keep them."""
+def learn(gp: GP, inputs: Inputs, data: Data, **options: Any) -> tuple[GP, Learning, AdditiveEngine]:
+    """The model that maximises the bound on the evidence, and the engine with its knots; lines along directions keep them."""
     began = time.perf_counter()
     _refuse(gp, inputs)
-    intervals = INTERVALS[2]
+    intervals = _first_intervals(gp.kernel)
     gp = _started(_held(gp, inputs), inputs, data)
     evaluations = 0
     for _ in range(ROUNDS):
+        ahead = gp.compiled_ahead(inputs, data, AdditiveEngine(intervals))
         objective = SplineObjective(gp, inputs, data, intervals)
         with lapack_threads(1):
             gp, learning = climb(gp, objective, [free_vector(gp)], max(int(np.sum(data.seen)), 1), began, **options)
@@ -200,7 +202,14 @@ def learn(gp: GP, inputs: Inputs, data: Data, **options: Any) -> tuple[GP, Learn
         if needed <= intervals:
             break
         intervals = needed
-    return gp, dataclasses.replace(learning, evaluations=evaluations, method="splines")
+    ahead.wait()
+    return gp, dataclasses.replace(learning, evaluations=evaluations, method="splines"), AdditiveEngine(intervals)
+
+
+def _first_intervals(kernel: Kernel) -> int:
+    """Where learning begins: with fine knots if they cost less than compiling another number of them later would."""
+    fitting = [size for size in FIRST_INTERVALS if len(terms_of(kernel)) * splines.size(size, MOST_STATES) <= FEW_FEATURES]
+    return max(fitting, default=min(FIRST_INTERVALS))
 
 
 class SplineObjective:
@@ -223,7 +232,7 @@ class SplineObjective:
 
 
 @functools.partial(jax.jit, static_argnames="intervals")
-def _summed(model: GP, inputs: Inputs, data: Data, intervals: int) -> tuple[Splines, Totals]:
+def _summed(model: GP, inputs: Inputs, data: Data, intervals: int) -> tuple[splines.Splines, Totals]:
     form = additive(model.kernel, inputs)
     assert isinstance(form, Additive)
     X = jnp.asarray(inputs.points)
@@ -237,7 +246,7 @@ def _summed(model: GP, inputs: Inputs, data: Data, intervals: int) -> tuple[Spli
 
 @functools.partial(jax.jit, static_argnames="T")
 @functools.partial(jax.value_and_grad, argnums=0)
-def _value_and_gradient(theta: Any, model: GP, x: Any, basis: Splines, sums: Totals, count: Any, T: int) -> Any:
+def _value_and_gradient(theta: Any, model: GP, x: Any, basis: splines.Splines, sums: Totals, count: Any, T: int) -> Any:
     at = with_free(model, theta)
     lines = lines_of(at.kernel, x)
     assert not isinstance(lines, No)
@@ -245,10 +254,10 @@ def _value_and_gradient(theta: Any, model: GP, x: Any, basis: Splines, sums: Tot
     return integrate(at, log_det, gram, count, T, x.shape[1])[0] + log_prior(at)
 
 
-def conditioned(gp: GP, inputs: Inputs, data: Data) -> FittedAdditive:
+def conditioned(gp: GP, inputs: Inputs, data: Data, engine: AdditiveEngine | None = None) -> FittedAdditive:
     """An additive process given data, with the parameters as they are."""
     _refuse(gp, inputs)
-    engine = AdditiveEngine().specialised(gp, inputs, data)
+    engine = (engine or AdditiveEngine()).specialised(gp, inputs, data)
     plan = Plan((Offer(engine, engine.cost(gp.kernel, inputs), note=engine.note(gp.kernel)),))
     with lapack_threads(1):
         fitted = gp._conditioned(inputs, data, plan)
