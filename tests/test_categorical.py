@@ -1,5 +1,8 @@
 """Several classes, one latent for each: Laplace against brute force with all latents in one matrix, on both engines."""
 
+import itertools
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -124,18 +127,45 @@ def test_draws_of_a_pinned_process_go_through_its_covariance():
     np.testing.assert_allclose(draws.var(axis=0), p.variance, rtol=0.2, atol=1e-9)
 
 
+def averaged_softmax(mean, covariance):
+    """E softmax(f) of three classes by brute force, over the two differences that matter."""
+    x, w = np.polynomial.legendre.leggauss(20)
+    edges = np.linspace(-9.0, 9.0, 61)
+    z = np.concatenate([(low + high) / 2 + (high - low) / 2 * x for low, high in itertools.pairwise(edges)])
+    w = np.tile(w * 0.15, 60) * np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
+    difference = np.array([[-1.0, 1.0, 0.0], [-1.0, 0.0, 1.0]])
+    d, L = difference @ mean, np.linalg.cholesky(difference @ covariance @ difference.T)
+    u, v = np.meshgrid(z, z, indexing="ij")
+    p = softmax(np.stack([0 * u, d[0] + L[0, 0] * u, d[1] + L[1, 0] * u + L[1, 1] * v]), axis=0)
+    return np.einsum("cij,i,j->c", p, w, w)
+
+
 def test_probabilities_average_over_all_latents_together():
     p = model(SHARED).condition(X, Y, weights=ONES).predict(XS)
-    rng = np.random.default_rng(0)
-    roots = np.linalg.cholesky(p.covariance)
-    z = rng.standard_normal((100_000, 1, C, 1))
-    averaged = softmax(p.mean + (roots @ z)[..., 0], axis=-1).mean(axis=0)
-    np.testing.assert_allclose(p.probability, averaged, atol=4e-3)
-    np.testing.assert_allclose(p.probability.sum(axis=1), 1.0, atol=1e-9)
+    averaged = [averaged_softmax(*place) for place in zip(p.mean, p.covariance, strict=True)]
+    np.testing.assert_allclose(p.probability, averaged, atol=1e-10)
     labels = np.arange(M) % C
-    np.testing.assert_allclose(np.exp(p.log_prob(labels)), p.probability[np.arange(M), labels], atol=2e-3)
+    np.testing.assert_allclose(np.exp(p.log_prob(labels)), p.probability[np.arange(M), labels], rtol=1e-12)
     np.testing.assert_allclose(p.observed.mean, p.probability)
     assert np.isnan(p.log_prob(np.full(M, np.nan))).all()
+
+
+def test_probabilities_are_exact_for_narrow_wide_and_dependent_latents(x64):
+    rng = np.random.default_rng(1)
+    size = np.array([1e-4, 0.1, 1.0, 3.0, 10.0, 10.0])
+    G = size[:, None, None] * rng.standard_normal((6, C, C))
+    G[4, 1:] = G[4, :1] + 0.1 * G[4, 1:]  # nearly alike
+    G[5, 0] *= 1e-4  # nearly known
+    mean, covariance = 1.5 * np.maximum(size, 1.0)[:, None] * rng.standard_normal((6, C)), G @ np.swapaxes(G, 1, 2)
+    found = np.asarray(jax.jit(sg.Categorical(C).probability)(mean, covariance))
+    np.testing.assert_allclose(found, [averaged_softmax(*place) for place in zip(mean, covariance, strict=True)], atol=1e-10)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=1e-11)
+    alone = np.asarray(sg.Categorical(C).probability(mean[:1], size[:1, None] * np.ones((1, C))))
+    np.testing.assert_allclose(alone[0], averaged_softmax(mean[0], size[0] * np.eye(C)), atol=1e-10)
+    # a class that never occurs makes no difference, except that more classes than three are averaged over a lattice
+    more = np.concatenate([mean, np.full((6, 1), -500.0)], axis=1), np.pad(covariance, ((0, 0), (0, 1), (0, 1)))
+    more[1][:, -1, -1] = 1e-4
+    np.testing.assert_allclose(np.asarray(sg.Categorical(C + 1).probability(*more))[:, :C], found, atol=3e-3)
 
 
 def test_two_classes_are_the_logistic_model():
@@ -153,7 +183,7 @@ def test_two_classes_are_the_logistic_model():
     np.testing.assert_allclose(p.mean[:, 1] - p.mean[:, 0], q.mean, atol=1e-7)
     contrast = np.array([-1.0, 1.0])
     np.testing.assert_allclose(np.einsum("c,mcd,d->m", contrast, p.covariance, contrast), q.variance, atol=1e-8)
-    np.testing.assert_allclose(p.probability[:, 1], q.probability, atol=2e-3)
+    np.testing.assert_allclose(p.probability[:, 1], q.probability, atol=1e-7)
 
 
 def test_iris():

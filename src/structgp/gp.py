@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._types import Seed, double_precision, generator
-from .background import Early
+from .background import Early, compiling
 from .engines.base import Engine
 from .engines.basis import Factors, Weights, columns, integrate, sites_of
 from .engines.cholesky import CholeskyConditional
@@ -30,7 +30,6 @@ from .inputs import Inputs, as_inputs
 from .kernels.algebra import Kernel
 from .kernels.independent import IndependentKernels, kernels_of
 from .latents import FittedLatents, condition_latents, conditional_of
-from .learn.ahead import Ahead
 from .learn.maximise import maximise
 from .learn.sites import SiteObjective
 from .likelihoods.base import Likelihood
@@ -169,13 +168,11 @@ class GP(Parametrised):
         objective = None
         if rule is not None:
             objective = options["objective"] = SiteObjective(self, inputs, data, chosen.engine, rule)
-        ahead = self.compiled_ahead(inputs, data, chosen.engine.specialised(self, inputs, data), rule)
-        with Early(lambda: self._compile_conditioning(inputs, data, chosen.engine, rule)):
+        with self.compiled_ahead(inputs, data, chosen.engine.specialised(self, inputs, data), rule):
             learned, learning = _learner(method)(self, inputs, data, chosen.engine, **options)
+            found = None if objective is None else objective.sites(free_vector(learned))
         if approximate is not None:  # the error belongs to the values that were learned
             chosen = plan(learned, inputs, structure, approximate)
-        found = None if objective is None else objective.sites(free_vector(learned))
-        ahead.wait()
         return dataclasses.replace(learned._conditioned(inputs, data, chosen, rule, found=found), learning=learning)
 
     @double_precision
@@ -328,23 +325,14 @@ class GP(Parametrised):
             conditional, weights, evidence = jax.block_until_ready(_condition(self, inputs, data, engine))
         return self._fitted(inputs, data, chosen, conditional, weights, evidence)
 
-    def compiled_ahead(self, inputs: Inputs, data: Data, engine: Engine, rule: Inference | None = None) -> Ahead:
+    def compiled_ahead(self, inputs: Inputs, data: Data, engine: Engine, rule: Inference | None = None) -> Early:
         """The program that will condition on data by this engine, compiled while learning runs."""
         if rule is None:
-            return Ahead(_condition, self, inputs, data, engine)
+            return compiling(_condition, self, inputs, data, engine)
         w, h = unknown(len(inputs), self.likelihood.latents)
         if self.likelihood.latents > 1:
-            return Ahead(condition_latents, self, inputs, w, h, engine)
-        return Ahead(_condition_on_sites, self, inputs, w, h, engine, rule.signed(self.likelihood))
-
-    def _compile_conditioning(self, inputs: Inputs, data: Data, engine: Engine, rule: Inference | None) -> None:
-        """Compile what `_conditioned` runs, where the learned values cannot ask for another program."""
-        specialised = engine.specialised(self, inputs, data)
-        if rule is None and specialised == engine:
-            _condition.lower(self, inputs, data, engine).compile()
-        elif rule is not None and self.likelihood.latents == 1:
-            w = h = np.zeros(len(inputs))
-            _condition_on_sites.lower(self, inputs, w, h, specialised, rule.signed(self.likelihood)).compile()
+            return compiling(condition_latents, self, inputs, w, h, engine)
+        return compiling(_condition_on_sites, self, inputs, w, h, engine, rule.signed(self.likelihood))
 
     def _find_sites(self, inputs: Inputs, data: Data, engine: Engine, rule: Inference, start: tuple[Any, Any] | None) -> Found:
         cold = unknown(len(inputs), self.likelihood.latents)

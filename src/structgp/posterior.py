@@ -101,8 +101,8 @@ class Conditional(eqx.Module):
         """The standard error of log|C|, 0 where it is exact."""
         return 0.0
 
-    def for_places(self, count: int) -> Conditional:
-        """The same process, ready to be looked at in so many places at once."""
+    def for_places(self, X: np.ndarray, part: int | None = None) -> Conditional:
+        """The same process, ready to be looked at in all these places, or one term of a sum of it."""
         return self
 
     @property

@@ -36,6 +36,7 @@ class Engine(eqx.Module):
 
     name: ClassVar[str]
     structure: ClassVar[str]
+    any_sign: ClassVar[bool] = False  # whether precisions may be negative, as where a likelihood is not log-concave
 
     @abc.abstractmethod
     def form(self, kernel: Kernel, inputs: Inputs) -> Structure | No:
@@ -70,6 +71,10 @@ class Engine(eqx.Module):
     def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> Engine:
         """This algorithm with its static choices made for these values (on the host, cheaply); most have none to make."""
         return self
+
+    def glimpse(self, inputs: Inputs, data: Data) -> tuple[Inputs, Data] | None:
+        """Some of the data, by which a costly climb finds out where to begin; None where it begins with all of them."""
+        return None
 
     def shared(self, data: Data) -> Data:
         """The data, with what all observations have in common said once where this algorithm knows of it."""

@@ -136,7 +136,7 @@ def given_factors(
     P = factors.Phi.shape[1]
     log_normaliser, weights = factors.integrate(model, log_det, gram, D)
     rho = factors.Phi - means[:, 1 : P + 1]
-    U = jax.scipy.linalg.solve_triangular(weights.factor, rho.T, lower=True)
+    U = jax.scipy.linalg.solve_triangular(weights.factor, rho.T, lower=True) if P else rho.T
     mean = factors.offset + means[:, 0] + rho @ weights.mean[:, 0]
     applied = None if s is None else means[:, -1] + U.T @ (U @ s)
     return Whole(mean, variance + jnp.sum(U * U, axis=0), log_normaliser, applied)

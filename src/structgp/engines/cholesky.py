@@ -155,6 +155,7 @@ class Cholesky(Engine):
 
     name: ClassVar[str] = "Cholesky"
     structure: ClassVar[str] = "dense"
+    any_sign: ClassVar[bool] = True
 
     def form(self, kernel: Kernel, inputs: Inputs) -> Dense:
         return dense(kernel, inputs)

@@ -196,6 +196,7 @@ class Kalman(Engine):
 
     name: ClassVar[str] = "Kalman"
     structure: ClassVar[str] = "markov"
+    any_sign: ClassVar[bool] = True
 
     def form(self, kernel: Kernel, inputs: Inputs) -> StateSpace | No:
         return state_space(approximated(kernel, self.approximate), inputs, self.harmonics)
@@ -217,6 +218,9 @@ class Kalman(Engine):
         choices: dict[str, Any] = {"harmonics": harmonics_of(model.kernel), "parallel": jax.default_backend() == "gpu"}
         if data is not None and isinstance(inputs, Times) and hasattr(model.likelihood, "noise"):
             choices |= _choices_for_noise(model, inputs, data, self.approximate, **choices)
+        elif data is not None and isinstance(inputs, Times) and np.isfinite(model.likelihood.largest_precision):
+            sharpest = model.likelihood.largest_precision * (1.0 if data.weight is None else np.max(data.weight))
+            choices["accurate"] = bool(LOW_NOISE * _variance_at_start(model.kernel, inputs) * sharpest > 1)
         return _kalman(**choices, approximate=self.approximate)
 
     def shared(self, data: Data) -> Data:
@@ -288,7 +292,7 @@ def _choices_for_noise(
     known = np.asarray(data.noise) if everything else np.asarray(data.noise)[seen]
     noise = float(model.likelihood.noise)  # type: ignore[attr-defined]
     low, high = float(known.min(initial=np.inf)) + noise, float(known.max(initial=0)) + noise
-    accurate = low < LOW_NOISE * float(_prior_variance(model.kernel, np.asarray(inputs.t[:1, None])))
+    accurate = low < LOW_NOISE * _variance_at_start(model.kernel, inputs)
     choices = {"accurate": accurate, "complete": everything and low == high and inputs.in_order}
     if parallel or accurate or not inputs.regular or len(inputs) < LONG or low != high:
         return choices
@@ -308,6 +312,10 @@ _kalman = functools.cache(Kalman)  # an evaluation makes one: that should not co
 def _in_time(structure: StateSpace, sites: Sites) -> Sites:
     """The sites in the order of time."""
     return jax.tree.map(structure.in_time, sites)
+
+
+def _variance_at_start(kernel: Kernel, inputs: Times) -> float:
+    return float(_prior_variance(kernel, np.asarray(inputs.t[:1, None])))
 
 
 @jax.jit

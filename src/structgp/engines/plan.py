@@ -19,8 +19,9 @@ from .independent import SEVERAL
 from .kalman import Kalman
 from .space_time import SpaceTimeChains
 from .toeplitz import FourierToeplitz
+from .toeplitz_grid import ToeplitzLines
 
-ENGINES: tuple[Engine, ...] = (Kalman(), Eigen(), SpaceTimeChains(), FourierToeplitz(), Cholesky())
+ENGINES: tuple[Engine, ...] = (Kalman(), Eigen(), SpaceTimeChains(), ToeplitzLines(), FourierToeplitz(), Cholesky())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Plan:
     def given(self, model: Model, inputs: Inputs, data: Data) -> Plan:
         """The plan once the data are known, which may ask for another version of the chosen algorithm."""
         engine = self.engine.specialised(model, inputs, data)
-        first = self.offers[0] if type(engine) is type(self.engine) else _offer(engine, model.kernel, inputs)
+        first = self.offers[0] if type(engine) is type(self.engine) else _offer(engine, model, inputs)
         return Plan((first, *self.offers[1:]))
 
     def __str__(self) -> str:
@@ -76,7 +77,7 @@ def plan(model: Model, inputs: Inputs, structure: str = "auto", approximate: str
     if approximate is not None:
         return _approximate_plan(model, inputs, structure, approximate)
     engines = ENGINES if model.likelihood.latents == 1 else SEVERAL
-    offers = [_offer(engine.specialised(model, inputs), model.kernel, inputs) for engine in engines]
+    offers = [_offer(engine.specialised(model, inputs), model, inputs) for engine in engines]
     known = [engine.structure for engine in engines]
     if structure not in ("auto", *known):
         raise ValueError(f"structure must be 'auto' or one of {known}, got {structure!r}")
@@ -96,17 +97,20 @@ def _approximate_plan(model: Model, inputs: Inputs, structure: str, approximate:
         raise ValueError(f"structure={structure!r} is exact, so nothing is approximate there: leave out one of the two")
     if model.likelihood.latents > 1:
         raise ValueError(f"approximate={approximate!r} cannot be had for several latents: leave it out")
-    asked = _offer(Kalman(approximate=approximate).specialised(model, inputs), model.kernel, inputs)
+    asked = _offer(Kalman(approximate=approximate).specialised(model, inputs), model, inputs)
     if asked.reason:
         raise ValueError(f"approximate={approximate!r} cannot be had: {asked.reason}")
-    others = [_offer(engine.specialised(model, inputs), model.kernel, inputs) for engine in ENGINES]
+    others = [_offer(engine.specialised(model, inputs), model, inputs) for engine in ENGINES]
     return Plan((asked, *(offer for offer in others if not isinstance(offer.engine, Kalman))))
 
 
-def _offer(engine: Engine, kernel: Kernel, inputs: Inputs) -> Offer:
+def _offer(engine: Engine, model: Model, inputs: Inputs) -> Offer:
+    kernel = model.kernel
     form = form_by_shape(engine, kernel, inputs)
     if isinstance(form, No):
         return Offer(engine, reason=form.reason)
+    if not engine.any_sign and not model.likelihood.log_concave:
+        return Offer(engine, reason=f"{type(model.likelihood).__name__} is not log-concave, so that factors may be negative")
     return Offer(engine, engine.cost(kernel, inputs), note=engine.note(kernel), error=engine.error(kernel))
 
 

@@ -134,10 +134,18 @@ class Inference(eqx.Module):
 
 
 @functools.partial(jax.jit, static_argnames=("engine", "inference"))
-def find_sites(model: Model, inputs: Inputs, data: Data, engine: Engine, inference: Inference, start: tuple[Any, Any]) -> Found:
+def find_sites(
+    model: Model,
+    inputs: Inputs,
+    data: Data,
+    engine: Engine,
+    inference: Inference,
+    start: tuple[Any, Any],
+    tolerance: Any = TOLERANCE,
+) -> Found:
     """The sites of a model with its values as they are."""
     problem = Problem.of(model, inputs, data, engine, inference.signed(model.likelihood))
-    return inference.find(problem, start, TOLERANCE, MAX_CALLS)
+    return inference.find(problem, start, tolerance, MAX_CALLS)
 
 
 @dataclasses.dataclass(frozen=True)

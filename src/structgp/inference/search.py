@@ -41,24 +41,23 @@ class LocalRule(Protocol):
 
 
 class View(NamedTuple):
-    """What is seen from some sites: marginals, normaliser, proposed change, how far it is, and whether all is well."""
+    """What is seen from some sites: marginals, normaliser, the proposed change, how far it is, and whether all is well."""
 
     mean: Array
     variance: Array
     log_normaliser: Array
-    dw: Array
-    dh: Array
+    change: Float[Array, "2 N"]
     residual: Array
     fine: Array
 
 
 class _State(NamedTuple):
-    w: Array
-    h: Array
+    sites: Float[Array, "2 N"]  # w and h in one array: half as many operations to compile
     view: View
     damping: Array
     shrink: Array
-    past: tuple[Array, Array, Array, Array]  # differences of the sites and of the proposals: (DEPTH, N) each
+    moves: Float[Array, "k 2 N"]  # differences of the sites
+    turns: Float[Array, "k 2 N"]  # and of the proposals
     kept: Array  # how many of them are there
     refused: Array  # the last combination led astray
     calls: Array
@@ -89,40 +88,38 @@ def settle(
     """
     seen = problem.data.seen
 
-    def view(w: Array, h: Array) -> View:
+    def view(sites: Array) -> View:
+        w, h = sites
         mean, variance, log_normaliser, _ = problem.given(w, h)
         to = rule.propose(problem, w, h, mean, variance)
-        fine = jnp.isfinite(log_normaliser) & jnp.all(variance > 0)
-        fine &= jnp.all(jnp.where(seen, to.sensible & jnp.isfinite(to.w) & jnp.isfinite(to.h), True))
-        change = lambda new, old: jnp.where(seen, new - old, 0.0)
+        change = jnp.where(seen, jnp.stack([to.w, to.h]) - sites, 0.0)
+        fine = jnp.isfinite(log_normaliser) & jnp.all((variance > 0) & (to.sensible | ~seen) & jnp.isfinite(change))
         residual = jnp.max(jnp.where(seen, to.residual, 0.0), initial=0.0)
-        return View(mean, variance, log_normaliser, change(to.w, w), change(to.h, h), residual, fine)
+        return View(mean, variance, log_normaliser, change, residual, fine)
 
     def body(s: _State) -> _State:
         first = s.calls == 0  # nothing has been seen yet: look, and do not move
         combine = (s.view.residual < NEAR) & (s.kept > 0) & ~s.refused & (s.shrink == 1.0)
         step = s.damping * s.shrink
-        plain = lambda: (s.w + step * s.view.dw, s.h + step * s.view.dh)
-        w, h = jax.lax.cond(combine, lambda: _combined(s), plain)
-        new = view(w, h)
+        sites = jax.lax.cond(combine, lambda: _combined(s), lambda: s.sites + step * s.view.change)
+        new = view(sites)
         good = new.fine & (~combine | (new.residual <= 2 * s.view.residual))
         angle = _cosine(new, s.view)
         faster, slower = jnp.minimum(1.0, 1.15 * s.damping), jnp.maximum(SMALLEST, 0.6 * s.damping)
         turned = jnp.where(angle > 0.1, faster, jnp.where(angle < -0.1, slower, s.damping))
         slot = s.kept % DEPTH
-        difference = (w - s.w, h - s.h, new.dw - s.view.dw, new.dh - s.view.dh)
-        past = tuple(p.at[slot].set(jnp.where(good, d, p[slot])) for p, d in zip(s.past, difference, strict=True))
+        remember = lambda past, difference: past.at[slot].set(jnp.where(good, difference, past[slot]))
         kept = jnp.where(first, 0, s.kept + 1)
         choose = lambda a, b: jnp.where(good, a, b)
         next_view = View(*(choose(a, b) for a, b in zip(new, s.view, strict=True)))
         hopeless = ~good & ~combine & ((step < LEAST) | first)
         return _State(
-            choose(w, s.w),
-            choose(h, s.h),
+            choose(sites, s.sites),
             next_view,
             jnp.where(good, turned, jnp.where(combine, s.damping, 0.7 * s.damping)),
             jnp.where(good | combine, 1.0, 0.5 * s.shrink),
-            past,  # type: ignore[arg-type]
+            remember(s.moves, sites - s.sites),
+            remember(s.turns, new.change - s.view.change),
             jnp.where(good, kept, jnp.where(combine, 0, s.kept)),
             ~good & combine,
             s.calls + 1,
@@ -132,24 +129,25 @@ def settle(
     def going(s: _State) -> Array:
         return (s.status == RUNNING) & (s.calls < max_calls)
 
-    w, h = _from_mode(problem, start) if from_mode or problem.leaves_functions_free() else known(start)
+    sites = jnp.stack(_from_mode(problem, start) if from_mode or problem.leaves_functions_free() else known(start))
     damping = 0.8 if problem.model.likelihood.log_concave else 0.5
-    zero, empty = jnp.zeros_like(w), jnp.zeros((DEPTH, len(w)))
-    unseen = View(zero, zero, jnp.zeros(()), zero, zero, jnp.asarray(jnp.inf), jnp.asarray(False))
+    zero, empty = jnp.zeros_like(sites[0]), jnp.zeros((DEPTH, *sites.shape))
+    unseen = View(zero, zero, jnp.zeros(()), jnp.zeros_like(sites), jnp.asarray(jnp.inf), jnp.asarray(False))
     begin = _State(
-        w,
-        h,
+        sites,
         unseen,
         jnp.asarray(damping),
         jnp.ones(()),
-        (empty,) * 4,
+        empty,
+        empty,
         jnp.asarray(0),
         jnp.asarray(False),
         jnp.asarray(0),
         jnp.asarray(RUNNING),
     )
     end = jax.lax.while_loop(going, body, begin)
-    return Settled(end.w, end.h, end.view, end.calls, jnp.where(end.status == RUNNING, UNFINISHED, end.status))
+    status = jnp.where(end.status == RUNNING, UNFINISHED, end.status)
+    return Settled(end.sites[0], end.sites[1], end.view, end.calls, status)
 
 
 def _from_mode(problem: Problem, start: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -163,21 +161,26 @@ def _from_mode(problem: Problem, start: tuple[Array, Array]) -> tuple[Array, Arr
     return jax.lax.cond(jnp.any(jnp.isnan(start[0])), mode, lambda: start)
 
 
+def _metric(view: View) -> Float[Array, "2 N"]:
+    """What makes steps comparable."""
+    return jnp.stack([view.variance**2, view.variance])
+
+
 def _cosine(new: View, old: View) -> Float[Array, ""]:
     """Of the angle between two proposed changes."""
-    a, b = new.variance**2, new.variance
-    inner = lambda p, q: jnp.sum(a * p.dw * q.dw + b * p.dh * q.dh)
+    metric = _metric(new)
+    inner = lambda p, q: jnp.sum(metric * p.change * q.change)
     return inner(new, old) / jnp.sqrt(jnp.maximum(inner(new, new) * inner(old, old), 1e-300))
 
 
-def _combined(s: _State) -> tuple[Array, Array]:
+def _combined(s: _State) -> Float[Array, "2 N"]:
     """The combination of the last steps whose proposed change is smallest, and one damped step from there."""
-    v, (Xw, Xh, Gw, Gh) = s.view.variance, s.past
     there = jnp.arange(DEPTH) < s.kept
-    Gw, Gh = (jnp.where(there[:, None], G, 0.0) for G in (Gw, Gh))
-    gram = (Gw * v**2) @ Gw.T + (Gh * v) @ Gh.T
-    right = (Gw * v**2) @ s.view.dw + (Gh * v) @ s.view.dh
+    flat = lambda past: jnp.reshape(past, (DEPTH, -1))
+    turns = flat(jnp.where(there[:, None, None], s.turns, 0.0))
+    weighed = turns * jnp.ravel(_metric(s.view))
+    gram, right = weighed @ turns.T, weighed @ jnp.ravel(s.view.change)
     ridge = 1e-10 * jnp.trace(gram) * jnp.eye(DEPTH) + jnp.diag(jnp.where(there, 0.0, 1.0))
     gamma = jnp.where(there, jnp.linalg.solve(gram + ridge, right), 0.0)
-    w = s.w + s.damping * s.view.dw - gamma @ (Xw + s.damping * Gw)
-    return w, s.h + s.damping * s.view.dh - gamma @ (Xh + s.damping * Gh)
+    back = jnp.reshape(gamma @ (flat(s.moves) + s.damping * turns), s.sites.shape)
+    return s.sites + s.damping * s.view.change - back

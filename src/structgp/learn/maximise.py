@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import importlib
 import os
 import sys
 import threading
@@ -14,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from .._types import double_precision
+from ..background import Early
+from ..engines.cholesky import Cholesky
 from ..linalg.cholesky import lapack_threads
 from ..parameters import Leaf, free_bounds, free_names, free_vector, learned_leaves, with_free
 from ..posterior import Data, Model
@@ -144,8 +147,13 @@ def maximise(
     """
     began = time.perf_counter()
     count = max(int(np.sum(data.seen)) * data.y.shape[1], 1)
-    starts = [free_vector(candidate) for candidate in candidates(model, np.asarray(inputs.points), data)]
     options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
+    glimpse = engine.specialised(model, inputs, data).glimpse(inputs, data) if objective is None else None
+    if glimpse is None:
+        starts = [free_vector(candidate) for candidate in candidates(model, np.asarray(inputs.points), data)]
+    else:
+        places, some = glimpse
+        starts = [free_vector(maximise(model, places, some, Cholesky(), **options)[0])]
     objective = Objective(model, inputs, data, engine) if objective is None else objective
     with lapack_threads(engine.matrix_rows(inputs)):
         return climb(model, objective, starts, count, began, **options)
@@ -168,7 +176,7 @@ def climb(
         return model, Learning(
             objective(starts[0])[0], 0.0, 1, time.perf_counter() - began, True, "nothing to learn", 0, 0.0, ()
         )
-    with lapack_threads(count):
+    with lapack_threads(count), Early(lambda: importlib.import_module("scipy.optimize")):  # it takes as long as a compilation
         values = [objective(start)[0] for start in starts]
     best = int(np.argmax(values))
     if values[best] <= LOWEST:
@@ -259,10 +267,11 @@ def _elsewhere(leaf: Leaf, start: np.ndarray, rng: np.random.Generator) -> np.nd
 
 
 class Progress:
-    """One line on a terminal that shows the best value so far; silent elsewhere."""
+    """One line on a terminal that shows the best value so far; silent elsewhere. A function is told instead of the terminal."""
 
-    def __init__(self, wanted: bool | None) -> None:
-        self.shown = sys.stderr.isatty() if wanted is None else wanted
+    def __init__(self, wanted: bool | Callable[[int, float], None] | None) -> None:
+        self.tell = wanted if callable(wanted) else None
+        self.shown = self.tell is None and (sys.stderr.isatty() if wanted is None else bool(wanted))
         self.evaluations, self.last = 0, 0.0
 
     def __enter__(self) -> Callable[[float], None]:
@@ -270,6 +279,8 @@ class Progress:
 
     def __call__(self, best: float) -> None:
         self.evaluations += 1
+        if self.tell is not None:
+            self.tell(self.evaluations, best)
         now = time.monotonic()
         if self.shown and now - self.last > 0.1:
             self.last = now

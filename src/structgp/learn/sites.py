@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._types import double_precision
+from ..background import Early, compiling
 from ..engines.base import Engine
-from ..inference.base import CONVERGED, MAX_CALLS, TOLERANCE, Found, Inference, Problem, unknown
+from ..inference.base import CONVERGED, TOLERANCE, Found, Inference, Problem, find_sites, unknown
 from ..inputs import Inputs
 from ..parameters import log_prior, with_free
 from ..posterior import Data, Model
@@ -35,48 +36,58 @@ class SiteObjective:
         with jax.enable_x64(True):  # on the device once, not at every evaluation
             self._inputs, self._data = jax.device_put((inputs, data))
         self._last = threading.local()  # climbs run side by side, each with its own sites
+        self._compiling: Early | None = None
 
     @double_precision
     def __call__(self, theta: Float[Any, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
-        value, gradient, found = self._evaluate(theta, LEARNING)
-        if found.status == CONVERGED and np.isfinite(value) and np.isfinite(gradient).all():
-            return float(value), np.asarray(gradient)
+        arguments = self._arguments(theta)
+        if self._compiling is None:
+            self._compiling = self._begin_to_compile(theta, arguments)
+        found = self._find(arguments, LEARNING)
+        self._compiling.wait()
+        if found.status == CONVERGED and np.isfinite(found.log_evidence):
+            prior, gradient = _gradient(theta, self.model, *arguments[1:], found)
+            if np.isfinite(prior) and np.isfinite(gradient).all():
+                return float(found.log_evidence + prior), np.asarray(gradient)
         return LOWEST, np.zeros(len(theta))
 
     def sites(self, theta: Float[Any, "P"]) -> Found:
         """The sites at θ, found to the end."""
-        return self._evaluate(theta, TOLERANCE)[2]
+        return self._find(self._arguments(theta), TOLERANCE)
 
-    def _evaluate(self, theta: Float[Any, "P"], tolerance: float) -> tuple[Any, Any, Found]:
-        engine = self.engine.specialised(with_free(self.model, np.asarray(theta)), self.inputs, self.data)
-        arguments = (jnp.asarray(theta), self.model, self._inputs, self._data, engine, self.inference)
-        cold = unknown(len(self.inputs), self.model.likelihood.latents)
-        warm = getattr(self._last, "sites", None)
+    def _arguments(self, theta: Float[Any, "P"]) -> tuple[Any, ...]:
+        at = with_free(self.model, np.asarray(theta))
+        return at, self._inputs, self._data, self.engine.specialised(at, self.inputs, self.data), self.inference
+
+    def _find(self, arguments: tuple[Any, ...], tolerance: float) -> Found:
+        warm, cold = getattr(self._last, "sites", None), self._cold()
         for start in (cold,) if warm is None else (warm, cold):
-            value, gradient, found = _value_and_gradient(*arguments, start, tolerance)
+            found = find_sites(*arguments, start, tolerance)
             if found.status == CONVERGED:
                 self._last.sites = (found.w, found.h)
                 break
-        return value, gradient, found
+        return found
+
+    def _cold(self) -> tuple[np.ndarray, np.ndarray]:
+        return unknown(len(self.inputs), self.model.likelihood.latents)
+
+    def _begin_to_compile(self, theta: Float[Any, "P"], arguments: tuple[Any, ...]) -> Early:
+        """Compile the gradient while the search is compiled, which comes first."""
+        found = find_sites.eval_shape(*arguments, self._cold(), LEARNING)
+        return compiling(_gradient, theta, self.model, *arguments[1:], found)
 
 
 @functools.partial(jax.jit, static_argnames=("engine", "inference"))
-def _value_and_gradient(
-    theta: Array,
-    model: Model,
-    inputs: Inputs,
-    data: Data,
-    engine: Engine,
-    inference: Inference,
-    start: tuple[Any, Any],
-    tolerance: Any,
-) -> tuple[Array, Array, Found]:
-    at = with_free(model, theta)
-    signed = inference.signed(model.likelihood)
-    found = inference.find(Problem.of(at, inputs, data, engine, signed), start, tolerance, MAX_CALLS)
+def _gradient(
+    theta: Array, model: Model, inputs: Inputs, data: Data, engine: Engine, inference: Inference, found: Found
+) -> tuple[Array, Array]:
+    """log p(θ), and the gradient of the evidence and of that."""
 
-    def surrogate(theta: Array) -> Array:
+    def surrogate(theta: Array) -> tuple[Array, Array]:
         at = with_free(model, theta)
-        return inference.surrogate(Problem.of(at, inputs, data, engine, signed, search=False), found) + log_prior(at)
+        prior = jnp.asarray(log_prior(at))
+        problem = Problem.of(at, inputs, data, engine, inference.signed(model.likelihood), search=False)
+        return inference.surrogate(problem, found) + prior, prior
 
-    return found.log_evidence + log_prior(at), jax.grad(surrogate)(theta), found
+    gradient, prior = jax.grad(surrogate, has_aux=True)(theta)
+    return prior, gradient

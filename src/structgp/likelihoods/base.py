@@ -45,6 +45,11 @@ class Likelihood(Parametrised):
         return False
 
     @property
+    def largest_precision(self) -> float:
+        """What −∂² log p(y | f)/∂f² never passes; of a log-concave likelihood no site passes it either (Cramér–Rao)."""
+        return np.inf
+
+    @property
     def default_inference(self) -> str:
         """The method that is dependable for this likelihood."""
         return "ep" if self.log_concave else "variational"

@@ -1,4 +1,12 @@
-"""Several classes without an order: one latent function for each, through the softmax."""
+"""Several classes without an order: one latent function for each, through the softmax.
+
+Two classes are a logistic function of f₂ − f₁. Of three, with x and z how far the other two are above the first,
+
+    E 1/(1 + eˣ + eᶻ) = ∫ N(x) e^(−a) E[σ(a − z) | x] dx,   a = log(1 + eˣ),
+
+where the inner average is a short sum to full precision and the outer integral one of a single variable. More classes than that
+are averaged over the points of a lattice.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +18,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Numbers
-from ..linalg.quadrature import lattice
-from .base import Likelihood
-from .labels import class_numbers
+from ..linalg.quadrature import across, lattice, log_integral
+from .base import Likelihood, held
+from .labels import class_numbers, log_averaged_logistic
+
+TINY = 1e-14  # a variance that is none
+STEEP = 1e-3  # slopes below this bend nothing
+BENDS = (-30.0, -10.0, -3.0, 3.0, 10.0, 30.0)  # widths away from a crossing, between which the integrand changes its shape
 
 
 class Categorical(Likelihood):
     """y is class c with probability exp(f_c) / Σ exp(f_j): latent values have a last axis, one for each class.
 
-    Averages over the latents, whose spread is given by variances (…, C) or by covariances (…, C, C), are taken over the points
-    of one fixed lattice of about 4000: probabilities are good to about 1e-3, and to 3e-3 for ten classes with wide latents.
+    Averages over the latents, whose spread is given by variances (…, C) or by covariances (…, C, C), are quadratures for two or
+    three classes: their probabilities are good to 1e-10. For more classes, and for tilted moments, they are taken over one
+    fixed lattice of about 4000 points: probabilities are then good to 1e-3, or to 3e-3 for ten classes with wide latents.
     """
 
     classes: int = eqx.field(static=True, default=3)
@@ -96,7 +109,29 @@ class Categorical(Likelihood):
 
     def probability(self, mean: Numbers, variance: Numbers) -> Numbers:
         """The probabilities of the classes, in the last axis, when f ~ N(mean, variance)."""
-        return jnp.mean(jax.nn.softmax(self._nodes(mean, variance), axis=-1), axis=0)
+        if self.classes > 3:
+            return jnp.mean(jax.nn.softmax(self._nodes(mean, variance), axis=-1), axis=0)
+        return jnp.exp(self._log_probability(mean, variance))
+
+    def log_predictive(self, y: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
+        if self.classes > 3:
+            return self.log_tilted(y, mean, variance, 1.0, extra)
+        return self._of_class(self._log_probability(mean, variance), y)
+
+    def _log_probability(self, mean: Any, variance: Any) -> Any:
+        """The logarithms of the probabilities of two or three classes."""
+        if jnp.ndim(variance) == jnp.ndim(mean):
+            variance = variance[..., None] * jnp.eye(self.classes)
+        return jnp.stack([self._log_of_first(mean, variance, c) for c in range(self.classes)], axis=-1)
+
+    def _log_of_first(self, mean: Any, covariance: Any, c: int) -> Any:
+        """The logarithm of the probability of class c, from how far the others are above it."""
+        others = np.array([k for k in range(self.classes) if k != c])
+        above = np.eye(self.classes)[others] - np.eye(self.classes)[c]
+        m, S = mean @ above.T, above @ covariance @ above.T
+        if self.classes == 2:
+            return log_averaged_logistic(-m[..., 0], S[..., 0, 0])
+        return _log_of_three(m, S)
 
     def moments(self, f: Numbers, extra: Numbers = 1.0) -> tuple[Numbers, Numbers]:
         """Mean and variance of the indicators of the classes given f."""
@@ -113,3 +148,32 @@ class Categorical(Likelihood):
 
     def sample(self, rng: np.random.Generator, f: Any, extra: Any = 1.0) -> np.ndarray:
         return np.argmax(f + rng.gumbel(size=np.shape(f)), axis=-1).astype(float)
+
+
+def _log_of_three(m: Any, S: Any) -> Any:
+    """log E 1/(1 + eˣ + eᶻ) for (x, z) ~ N(m, S); x is the one of larger variance, in which nothing changes fast."""
+    first = S[..., 0, 0] >= S[..., 1, 1]
+    choose = lambda a, b: jnp.where(first, a, b)
+    at_x, at_z = choose(m[..., 0], m[..., 1]), choose(m[..., 1], m[..., 0])
+    v_x = jnp.maximum(choose(S[..., 0, 0], S[..., 1, 1]), TINY)
+    slope = S[..., 0, 1] / v_x
+    left = jnp.maximum(choose(S[..., 1, 1], S[..., 0, 0]) - slope * S[..., 0, 1], 0.0)
+
+    def factor(x: Any) -> Any:
+        a = jax.nn.softplus(x)
+        return -a + log_averaged_logistic(a - at_z - slope * (x - at_x), left)
+
+    width = jnp.sqrt(1 + left)
+    # where E z is as large as a, which is 0 to the left and x to the right, and how slowly they cross
+    crossings: list[tuple[Any, Any]] = [
+        (jnp.zeros_like(at_x), 1.0),
+        (at_x - at_z / _not_zero(slope), width / jnp.abs(_not_zero(slope))),
+        ((at_z - slope * at_x) / _not_zero(1 - slope), width / jnp.abs(_not_zero(1 - slope))),
+    ]
+    places = [place + k * unit for place, unit in crossings for k in BENDS]
+    rule = across(held(places), held(at_x), held(v_x), factor)
+    return log_integral(factor, at_x, v_x, rule)
+
+
+def _not_zero(slope: Any) -> Any:
+    return jnp.where(jnp.abs(slope) < STEEP, STEEP, slope)

@@ -105,6 +105,10 @@ class Bernoulli(Likelihood):
     def log_concave(self) -> bool:
         return self.flip is None
 
+    @property
+    def largest_precision(self) -> float:
+        return {"probit": 1.0, "logit": 0.25}[self.link] if self.log_concave else np.inf
+
     def check(self, y: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
         self.check_extra(extra, np.shape(y))
         values = np.asarray(y, dtype=np.float64)
@@ -212,6 +216,10 @@ class Ordinal(Likelihood):
     @property
     def log_concave(self) -> bool:
         return True
+
+    @property
+    def largest_precision(self) -> float:
+        return {"probit": 1.0, "logit": 0.5}[self.link] / float(self.scale) ** 2
 
     def check(self, y: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
         self.check_extra(extra, np.shape(y))

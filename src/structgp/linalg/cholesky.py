@@ -19,7 +19,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg.lapack as lapack
 import threadpoolctl
 from jaxtyping import Array, Float
 
@@ -91,6 +90,8 @@ def solve_on_host(
 
     `B` is overwritten. None when no jitter was enough.
     """
+    from scipy.linalg import lapack
+
     factor, jitter = _factor_on_host(B, w, scale)
     if factor is None:
         return None
@@ -104,6 +105,8 @@ def solve_on_host(
 
 def _factor_on_host(B: np.ndarray, w: np.ndarray, scale: float) -> tuple[np.ndarray | None, float]:
     """The lower factor in LAPACK's column order; rows of the symmetric B serve as its columns."""
+    from scipy.linalg import lapack
+
     diagonal, jitter = B.diagonal().copy(), 0.0
     spare = None
     while True:
@@ -125,6 +128,8 @@ def lapack_threads(n: int, side_by_side: int = 1) -> contextlib.AbstractContextM
 
 @functools.cache
 def _blas() -> threadpoolctl.ThreadpoolController:
+    import scipy.linalg.lapack  # noqa: F401  (the controller knows the libraries that are loaded, and this loads them)
+
     return threadpoolctl.ThreadpoolController()
 
 

@@ -66,8 +66,8 @@ def varying_evidence(
         _, (p, mean, *_) = lax.scan(step, (m, P), (A, Q, h, w, T))
         return kalman_emission.sums(False, w[:, None], T, p[:, None], mean)
 
-    moves = [jnp.moveaxis(x, 2, 0) for x in moves]
-    log_dets, grams = jax.vmap(run, in_axes=(-1, -1, -1, -1, 1, 1, 1))(*begins, *moves, h, w, T)
+    A, Q = (jnp.moveaxis(x, 2, 0) for x in moves)
+    log_dets, grams = jax.vmap(run, in_axes=(-1, -1, -1, -1, 1, 1, 1))(*begins, A, Q, h, w, T)
     return jnp.sum(log_dets), jnp.sum(grams, 0)
 
 

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy import special
 
 from .._types import Numbers
 
@@ -300,6 +299,8 @@ def lattice(dimension: int, count: int = 2039) -> np.ndarray:
         steps.append(best + 1)
     shift = np.arange(1, dimension + 1) * math.sqrt(2)  # without one, folding would put points on each other
     u = (np.outer(k, steps) / count + shift) % 1
-    z = special.ndtri(1 - np.abs(2 * u - 1))
+    from scipy.special import ndtri
+
+    z = ndtri(1 - np.abs(2 * u - 1))
     z = z / np.sqrt(np.mean(z**2, axis=0))
     return np.concatenate([z, -z])

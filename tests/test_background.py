@@ -1,11 +1,11 @@
-"""Programs that are compiled while something else runs."""
+"""What is begun before it is needed."""
 
 import functools
 
 import jax
 import numpy as np
 
-from structgp.learn.ahead import Ahead
+from structgp.background import Early, compiling
 
 
 def counted():
@@ -22,7 +22,7 @@ def counted():
 
 def test_a_call_finds_what_was_compiled_ahead():
     program, traced = counted()
-    Ahead(program, np.ones(3), 2).wait()
+    compiling(program, np.ones(3), 2).wait()
     assert traced == [2]
     with jax.enable_x64(True):
         np.testing.assert_array_equal(program(np.full(3, 3.0), 2), 9.0)
@@ -31,7 +31,7 @@ def test_a_call_finds_what_was_compiled_ahead():
 
 def test_other_arguments_are_compiled_when_they_come():
     program, traced = counted()
-    Ahead(program, np.ones(3), 2).wait()
+    compiling(program, np.ones(3), 2).wait()
     with jax.enable_x64(True):
         np.testing.assert_array_equal(program(np.full(3, 3.0), 3), 27.0)
     assert traced == [2, 3]
@@ -39,5 +39,12 @@ def test_other_arguments_are_compiled_when_they_come():
 
 def test_what_cannot_be_compiled_is_left_to_the_call(capfd):
     program, _ = counted()
-    Ahead(program, "text", 2).wait()
+    compiling(program, "text", 2).wait()
     assert capfd.readouterr() == ("", "")
+
+
+def test_work_is_done_when_its_context_ends():
+    done = []
+    with Early(lambda: done.append(jax.numpy.zeros(1).dtype)):
+        pass
+    assert done == [np.float64]

@@ -1,0 +1,45 @@
+"""Work that is begun before it is needed: while one program compiles, another can, and modules can load.
+
+XLA compiles without Python's lock, on one core. A fresh process spends most of its time there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import jax
+
+
+class Early:
+    """Something that costs nothing when it is done again, begun on a thread of its own; as a context it is awaited at the end.
+
+    What goes wrong there goes wrong again where it is needed, and is told there.
+    """
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work = work
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with contextlib.suppress(Exception), jax.enable_x64(True):
+            self._work()
+
+    def wait(self) -> None:
+        """Return when it is done."""
+        self._thread.join()
+
+    def __enter__(self) -> Early:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.wait()
+
+
+def compiling(program: Any, *arguments: Any) -> Early:
+    """A compiled program, or one that soon will be: a later call with such arguments finds it done."""
+    return Early(lambda: program.lower(*arguments).compile())
