@@ -5,6 +5,7 @@ variance), float64. Values are compared with structgp's, which the test suite co
 Matérn-3/2 is itself an approximation, which shows in its row.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -218,6 +219,33 @@ def structgp_fit(data: Series) -> Run:
     def call() -> Result:
         fitted = gp.fit(data.t, data.y, restarts=0)
         return {"evaluations": fitted.learning.evaluations, "evidence": fitted.log_evidence}
+
+    return Run(call)
+
+
+FIRST_STATES = {2: M32, 3: M52, **{states: terms for states, terms in SUMS.items() if states <= 12}}
+
+FIRST = problem(
+    name="markov-first-fit",
+    about="2000 points in time: how much longer the first fit takes than the second, which is compilation; N counts the states",
+    make=lambda states: series(FIRST_STATES[states])(2000),
+    sizes=tuple(FIRST_STATES),
+    quick=(2,),
+    score=lambda data, results: {name: dict(result) for name, result in results.items()},
+    repeat=1,
+    calls=1,
+)
+
+
+@FIRST.method("structgp")
+def structgp_first_fit(data: Series) -> Run:
+    gp, seconds = gp_of(data), []
+
+    def call() -> Result:
+        began = time.perf_counter()
+        gp.fit(data.t, data.y, restarts=0)
+        seconds.append(time.perf_counter() - began)
+        return {"first": seconds[0], "second": seconds[-1], "compilation": seconds[0] - seconds[-1]}
 
     return Run(call)
 
