@@ -239,6 +239,8 @@ FIRST = problem(
 
 @FIRST.method("structgp")
 def structgp_first_fit(data: Series) -> Run:
+    import scipy.optimize  # noqa: F401  # loading it is not compilation
+
     gp, seconds = gp_of(data), []
 
     def call() -> Result:
