@@ -210,23 +210,34 @@ def free_vector(tree: Any) -> np.ndarray:
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
+class FreeMap:
+    """From θ to the tree whose learned parameters are θ, for one tree: the inverse of `free_vector`."""
+
+    def __init__(self, tree: Any) -> None:
+        self._flat, self._treedef = jax.tree_util.tree_flatten(tree)
+        everything, start = leaves(tree), 0
+        self._moved: list[tuple[Support, tuple[int, ...], slice, list[int]]] = []
+        for leaf in everything:
+            if leaf.fixed or leaf.follows is not None:
+                continue
+            shape = leaf.support.free_shape(np.shape(leaf.value))
+            part = slice(start, start + int(np.prod(shape)))
+            positions = [other.position for other in everything if leaf.path in (other.path, other.follows)]
+            self._moved.append((leaf.support, shape, part, positions))
+            start = part.stop
+
+    def __call__(self, theta: Any) -> Any:
+        flat = list(self._flat)
+        for support, shape, part, positions in self._moved:
+            value = support.constrain(theta[part].reshape(shape))
+            for position in positions:
+                flat[position] = value
+        return jax.tree_util.tree_unflatten(self._treedef, flat)
+
+
 def with_free(tree: Any, theta: Any) -> Any:
-    """The tree whose learned parameters are θ: the inverse of `free_vector`."""
-    flat, treedef = jax.tree_util.tree_flatten(tree)
-    everything = leaves(tree)
-    new, start = {}, 0
-    for leaf in everything:
-        if leaf.fixed or leaf.follows is not None:
-            continue
-        shape = leaf.support.free_shape(np.shape(leaf.value))
-        size = int(np.prod(shape))
-        new[leaf.path] = leaf.support.constrain(theta[start : start + size].reshape(shape))
-        start += size
-    for leaf in everything:
-        value = new.get(leaf.path if leaf.follows is None else leaf.follows)
-        if value is not None:
-            flat[leaf.position] = value
-    return jax.tree_util.tree_unflatten(treedef, flat)
+    """The tree whose learned parameters are θ."""
+    return FreeMap(tree)(theta)
 
 
 def with_values(tree: Any, values: Mapping[str, Any]) -> Any:

@@ -16,7 +16,7 @@ from ..engines.basis import integrate, sites_of
 from ..engines.cholesky import Cholesky
 from ..inputs import Inputs
 from ..linalg.cholesky import HostSolution, solve_on_host
-from ..parameters import log_prior, with_free
+from ..parameters import FreeMap, log_prior, with_free
 from ..posterior import Data, Model
 from ..structure.dense import covariance, typical_variance
 
@@ -32,6 +32,7 @@ class Objective:
             self._model, self._inputs, self._data = jax.device_put((model, inputs, data))
             self._X = jnp.asarray(self._inputs.points)
             self.grain = engine.specialised(model, inputs, data).grain
+        self._at, self._specialised = FreeMap(model), engine.specialised  # looked up once: an evaluation may be short
         self._on_host = isinstance(engine, Cholesky) and jax.default_backend() == "cpu"
 
     @double_precision
@@ -43,7 +44,7 @@ class Objective:
         return LOWEST, np.zeros(len(theta))
 
     def _by_autodiff(self, theta: np.ndarray) -> tuple[Any, Any]:
-        engine = self.engine.specialised(with_free(self.model, theta), self.inputs, self.data)
+        engine = self._specialised(self._at(theta), self.inputs, self.data)
         return _value_and_gradient(theta, self._model, self._inputs, self._data, engine)
 
     def _by_lapack(self, theta: np.ndarray) -> tuple[Any, Any]:
