@@ -11,35 +11,39 @@ RUN := .venv/bin
 TEST_ENV := XLA_FLAGS=--xla_backend_optimization_level=0 JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
 	JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: demo test check unit format bench clean help
+.PHONY: demo test check unit format bench docs clean help
 
 help:
-	@echo "make demo    fit an example and write a picture to demo/"
+	@echo "make demo    fit the carbon dioxide over Mauna Loa, forecast it, and write a report to demo/"
 	@echo "make test    formatter, linter, types, tests and docstring examples"
 	@echo "make format  format the code"
 	@echo "make bench   time structgp beside its peers (installs them on first use)"
+	@echo "make docs    build docs/_build/html, examples included; ARGS='-D plot_gallery=0' leaves them out"
 	@echo "make clean   remove what was built"
 
 demo: .venv/.ready
-	@mkdir -p demo
-	@$(RUN)/python examples/quickstart.py demo/quickstart.png
+	@$(RUN)/structgp demo --out demo
 
 test: check unit
 
 check: .venv/.ready
-	$(RUN)/ruff format --check src tests benchmarks examples
-	$(RUN)/ruff check src tests benchmarks examples
+	$(RUN)/ruff format --check src tests benchmarks examples docs/*.py
+	$(RUN)/ruff check src tests benchmarks examples docs/*.py
 	$(RUN)/mypy
 
 unit: .venv/.ready
 	$(TEST_ENV) $(RUN)/python -m pytest -n auto --dist worksteal
 
 format: .venv/.ready
-	$(RUN)/ruff check --fix src tests benchmarks examples
-	$(RUN)/ruff format src tests benchmarks examples
+	$(RUN)/ruff check --fix src tests benchmarks examples docs/*.py
+	$(RUN)/ruff format src tests benchmarks examples docs/*.py
 
 bench: .venv-bench/.ready
 	.venv-bench/bin/python -m benchmarks --json bench.json $(ARGS)
+
+docs: .venv-docs/.ready
+	JAX_PLATFORMS=cpu OPENBLAS_NUM_THREADS=1 .venv-docs/bin/python -m sphinx -W --keep-going -q docs docs/_build/html $(ARGS)
+	@echo "open docs/_build/html/index.html"
 
 .venv/.ready: $(UV) pyproject.toml uv.lock
 	$(UV) sync --locked --quiet --python "$(PYTHON)"
@@ -49,10 +53,14 @@ bench: .venv-bench/.ready
 	UV_PROJECT_ENVIRONMENT=.venv-bench $(UV) sync --locked --quiet --extra bench --python "$(PYTHON)"
 	@touch $@
 
+.venv-docs/.ready: $(UV) pyproject.toml uv.lock
+	UV_PROJECT_ENVIRONMENT=.venv-docs $(UV) sync --locked --quiet --extra docs --python "$(PYTHON)"
+	@touch $@
+
 $(UV):
 	@test -n "$(PYTHON)" || { echo "structgp needs a Python of at least 3.11 with pip; none was found. Name one: make PYTHON=/path/to/python $(MAKECMDGOALS)"; exit 1; }
 	@echo "Setting up with $(PYTHON) …"
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --target .tools "uv>=0.8"
 
 clean:
-	rm -rf .venv .venv-bench .tools .cache demo
+	rm -rf .venv .venv-bench .venv-docs .tools .cache demo docs/_build docs/_generated docs/gallery

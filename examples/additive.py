@@ -1,4 +1,9 @@
-"""Two thousand rows, seven columns: which functions of single columns make up y, and does a projection say more?"""
+"""
+Additive functions
+==================
+
+Two thousand rows, seven columns: which functions of single columns make up y, and does a projection say more?
+"""
 
 import sys
 
@@ -23,6 +28,7 @@ for name, fitted in (("additive", additive), ("projection pursuit", pursuit)):
     error = np.mean((fitted.predict(X[test]).mean - y[test]) ** 2) / np.var(y[test])
     print(f"{name:<20} normalised squared error {error:.4f} (the noise alone: {1 / np.var(y[test]):.4f})")
 
+figure = additive.plot_components().ravel()[0].figure
 if len(sys.argv) > 1:
-    additive.plot_components().ravel()[0].figure.savefig(sys.argv[1], dpi=120)
+    figure.savefig(sys.argv[1], dpi=120)
     print(f"picture: {sys.argv[1]}")

@@ -1,6 +1,8 @@
-"""Clean a noisy picture and draw it at twice its size, with a standard deviation for every pixel.
+"""
+Cleaning a picture
+==================
 
-    python examples/image.py image.png
+Clean a noisy picture and draw it at twice its size, with a standard deviation for every pixel.
 
 A flower from scikit-learn's sample pictures, in grey, 200 × 200 pixels, with added noise. The covariance of 40,000 pixels is
 the product of two matrices of 200 × 200, so that learning, cleaning and the bands take a few seconds.
@@ -49,11 +51,13 @@ def main() -> None:
     print(f"PSNR {psnr(coarse, noisy):.1f} dB with noise, {psnr(coarse, clean.mean):.1f} dB cleaned")
     doubled = np.kron(noisy, np.ones((2, 2)))
     print(f"PSNR {psnr(fine, doubled):.1f} dB noisy pixels doubled, {psnr(fine, large.mean):.1f} dB enlarged")
+    figure = draw(noisy, clean, large)
     if len(sys.argv) > 1:
-        draw(noisy, clean, large, sys.argv[1])
+        figure.savefig(sys.argv[1], dpi=110)
+        print(f"picture: {sys.argv[1]}")
 
 
-def draw(noisy: np.ndarray, clean, large, path: str) -> None:
+def draw(noisy: np.ndarray, clean, large):
     """The noisy picture, the clean one, its uncertainty, and the enlarged one."""
     import matplotlib.pyplot as plt
 
@@ -64,8 +68,7 @@ def draw(noisy: np.ndarray, clean, large, path: str) -> None:
         ax.imshow(values, cmap="gray", **grey)
         ax.set_title(title)
         ax.axis("off")
-    figure.savefig(path, dpi=110)
-    print(f"picture: {path}")
+    return figure
 
 
 if __name__ == "__main__":
