@@ -266,3 +266,32 @@ def test_the_engine_tells_its_cost():
     assert "3 lines" in str(fitted.plan)
     assert isinstance(fitted.plan.engine, AdditiveEngine)
     assert fitted.plan.offers[0].cost.flops > 0
+
+
+def test_backfitting_comes_to_the_same_mean_and_says_how_long_it_took():
+    """Correlated columns ask for many more sweeps."""
+    sweeps = []
+    for share in (0.0, 0.9):
+        Z = np.sqrt(1 - share) * RNG.standard_normal((N, D)) + np.sqrt(share) * RNG.standard_normal((N, 1))
+        model = AdditiveGP(sg.Matern52(1.5, 1.0), sg.Gaussian(0.1))
+        swept, exact = (model.condition(Z, Y, solver=name) for name in ("backfitting", "conjugate-gradients"))
+        np.testing.assert_allclose(swept.mean(Z), exact.mean(Z), atol=1e-4)
+        sweeps.append(int(swept.conditional.steps))
+    assert sweeps[1] > 2 * sweeps[0]
+    assert f"after {sweeps[1]} sweeps of backfitting" in swept.summary()
+    assert "steps of conjugate gradients" in exact.summary()
+    with pytest.raises(ValueError, match="solver must be one of"):
+        model.condition(Z, Y, solver="magic")
+
+
+def test_known_noise_of_each_row_counts_while_learning():
+    """The evidence that is reached is that of the whole matrix, and no step from there leads higher."""
+    noise = np.where(np.arange(N) % 2, 0.0, 3.0)
+    y = Y + np.sqrt(noise) * np.random.default_rng(0).standard_normal(N)
+    learned = AdditiveGP().fit(X, y, noise=noise)
+    gp = sg.GP(learned.kernel, learned.likelihood, sg.polynomial(0))
+    whole = lambda gp: gp.condition(X, y, noise=noise, structure="dense").log_evidence
+    assert learned.log_evidence == pytest.approx(whole(gp), abs=0.05)
+    for factor in (0.8, 1.25):
+        assert whole(gp.replace({"likelihood.noise": factor * float(gp.likelihood.noise)})) < whole(gp)
+    assert float(learned.likelihood.noise) == pytest.approx(NOISE, rel=0.7)

@@ -9,6 +9,7 @@ import pytest
 
 import reference
 import structgp as sg
+from structgp.models.additive import AdditiveGP
 from structgp.models.labels import LEVEL, AdditiveLabels, LaplaceObjective, NormalScores, ProjectionPursuitLabels
 from structgp.parameters import free_vector
 
@@ -100,3 +101,38 @@ def test_bad_labels_are_refused():
         AdditiveLabels(KERNEL).fit(X, 3 * LABELS)
     with pytest.raises(ValueError, match="one value for each of the 150 rows"):
         AdditiveLabels(KERNEL).fit(X, LABELS[:5])
+
+
+# sites
+
+
+@pytest.mark.parametrize("name", ["ep", "variational"])
+def test_sites_are_those_of_the_whole_matrix(name):
+    likelihood, y = (sg.Bernoulli("probit"), LABELS) if name == "ep" else CASES["counts"]
+    ours = AdditiveGP(KERNEL, likelihood).condition(X, y, inference=name)
+    whole = sg.GP(KERNEL, likelihood, sg.polynomial(0)).condition(X, y, inference=name, structure="dense")
+    assert ours.inference.converged
+    assert whole.log_evidence - 0.05 < ours.log_evidence < whole.log_evidence
+    p, q = ours.predict(XS), whole.predict(XS)
+    np.testing.assert_allclose(p.mean, q.mean, atol=1e-3)
+    np.testing.assert_allclose(p.variance, q.variance, rtol=5e-3)
+
+
+def test_learning_by_sites_climbs_the_evidence():
+    model = AdditiveGP(KERNEL, sg.Bernoulli("probit"))
+    before = model.condition(X, LABELS, inference="ep").log_evidence
+    learned = model.fit(X, LABELS, inference="ep", max_evaluations=12)
+    assert learned.log_evidence > before + 1
+    whole = sg.GP(learned.kernel, learned.likelihood, sg.polynomial(0)).condition(X, LABELS, structure="dense")
+    assert learned.log_evidence == pytest.approx(whole.log_evidence, abs=0.05)
+    strongest, *_ = sorted(learned.components(10), key=lambda part: -part.effect)
+    assert strongest.name == "x0"
+    assert not strongest.switched_off
+
+
+def test_what_sites_cannot_do_is_refused():
+    with pytest.raises(ValueError, match="StudentT is not log-concave"):
+        AdditiveGP(KERNEL, sg.StudentT()).condition(X, F)
+    fitted = AdditiveGP(KERNEL, sg.Bernoulli("probit")).condition(X, LABELS, inference="ep")
+    with pytest.raises(ValueError, match="estimated_evidence is for Gaussian observations"):
+        fitted.estimated_evidence()

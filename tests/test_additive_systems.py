@@ -9,7 +9,7 @@ import reference
 import structgp as sg
 from structgp.models.additive_mcmc import AdditiveMCMC, Beliefs, State, lines, sweep
 from structgp.models.additive_vb import AdditiveVB
-from structgp.models.projection_pursuit_greedy import GreedyProjectionPursuit, Stage, log_evidence
+from structgp.models.projection_pursuit_greedy import GreedyProjectionPursuit, ProjectionPursuitMCMC, Stage, log_evidence
 from structgp.parameters import free_vector, with_free
 
 N, D = 80, 2
@@ -119,3 +119,16 @@ def test_greedy_stages_lower_the_error():
     assert fitted.errors[-1] < 0.1
     assert abs(fitted.directions[0] @ [0.6, 0.8, 0.0]) > 0.97
     assert fitted.predict(Z[:5]).observed.variance.shape == (5,)
+
+
+def test_terms_are_sampled_along_directions_that_were_learned():
+    """A function of one diagonal: no sum of functions of single columns could follow it."""
+    rng = np.random.default_rng(5)
+    Z = rng.standard_normal((300, 3)) * [1.0, 10.0, 0.1]
+    f = np.sin(2 * (Z / [1.0, 10.0, 0.1]) @ [0.6, 0.8, 0.0])
+    system = ProjectionPursuitMCMC(1, AdditiveMCMC(nu=2.5, draws=60, burn=40))
+    drawn = system.sample(Z[:280], (f + 0.1 * rng.standard_normal(300))[:280], Z[280:], seed=0)
+    assert drawn.terms.shape == (60, 1, 20)
+    p = drawn.prediction()
+    assert np.sqrt(np.mean((p.mean - f[280:]) ** 2)) < 0.1
+    assert drawn.noise.mean() == pytest.approx(0.01, rel=0.4)

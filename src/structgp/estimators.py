@@ -22,6 +22,7 @@ from .likelihoods.gaussian import Gaussian
 from .likelihoods.labels import Bernoulli
 from .likelihoods.robust import LaplaceNoise, MixtureNoise, StudentT
 from .means import ConstantMean, LinearMean, ZeroMean
+from .models.many_rows import DENSE_ROWS, LABEL_ROWS, STRUCTURES, labels, regression
 from .parameters import Annotated, fixed, learned
 from .priors import Alike
 
@@ -51,13 +52,27 @@ class _GPEstimator(BaseEstimator):
     def _fit(self, gp: GP, X: np.ndarray, y: np.ndarray, **options: Any) -> None:
         """Learn, or condition with the parameters as they are, and keep what scikit-learn's users look for."""
         if self.learn:
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            options |= {"restarts": self.restarts, "seed": seed, "max_evaluations": self.max_evaluations}
+            options |= {"restarts": self.restarts, "seed": self._seed(), "max_evaluations": self.max_evaluations}
         action = gp.fit if self.learn else gp.condition
-        self.fitted_ = action(X, y, structure=self.structure, **options)
-        self.kernel_, self.likelihood_ = self.fitted_.kernel, self.fitted_.likelihood
-        self.plan_ = self.fitted_.plan
-        self.log_evidence_ = self.fitted_.log_evidence
+        fitted = action(X, y, structure=self.structure, **options)
+        self._keep(fitted, fitted.plan)
+
+    def _keep(self, fitted: Any, plan: Any) -> None:
+        self.fitted_, self.plan_ = fitted, plan
+        self.kernel_, self.likelihood_ = getattr(fitted, "kernel", None), fitted.likelihood
+        self.log_evidence_ = fitted.log_evidence
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _terms_alone(self, rows: int, most: int, plain: bool) -> bool:
+        """Whether functions of one column or projection take the place of one function of all columns."""
+        if self.structure in STRUCTURES and not plain:
+            raise ValueError(
+                f"structure={self.structure!r} learns its own kernel from two columns or more: leave kernel, noise, mean, "
+                "inference and learn to their defaults, or see AdditiveGP and ProjectionPursuitGP"
+            )
+        return plain and (self.structure in STRUCTURES or (self.structure == "auto" and rows > most))
 
 
 class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
@@ -74,7 +89,10 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
     mean : {"constant", "zero", "linear"}, number, function or Mean, default "constant"
         What the function is expected to be before it is seen; the numbers in it are learned.
     structure : str, default "auto"
-        The algorithm, as in `GP.fit`; "auto" takes the fastest that is exact. `plan_` tells which one, and why.
+        The algorithm, as in `GP.fit`; "auto" takes the fastest that is exact. `plan_` tells which one, and why. With more than
+        3000 rows of two columns or more, and all else left to its defaults, "auto" fits functions of one column each
+        ("additive") and functions of learned projections ("projection-pursuit", which takes about five minutes at most) in
+        place of one function of all columns ("dense"), and takes those with the larger evidence.
     learn : bool, default True
         Whether `fit` learns the parameters or leaves them as they are (scikit-learn's ``optimizer=None``).
     normalize_y : bool or "auto", default "auto"
@@ -146,7 +164,11 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         gp._read(y, None, "error", as_inputs(X))  # before normalising, which would spread a NaN over its column
         self._center, self._scale = self._units(y, noise)
         scaled, noise = (y - self._center) / self._scale, self._scaled_noise(noise)
-        self._fit(gp, X, scaled, noise=noise)
+        ours = self.kernel is None and self.noise is None and isinstance(self.mean, str) and self.mean == "constant"
+        if self._terms_alone(len(X), DENSE_ROWS, ours and self.learn and noise is None and y.ndim == 1 and X.shape[1] > 1):
+            self._keep(*regression(X, scaled, self.structure, self._seed()))
+        else:
+            self._fit(gp, X, scaled, noise=noise)
         self.noise_ = float(np.asarray(self.likelihood_.moments(0.0)[1]))
         self.log_evidence_ -= len(y) * float(np.sum(np.log(self._scale)))
         return self
@@ -269,7 +291,8 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
     inference : {"ep", "laplace", "variational", "power-ep"} or None, default None
         How the posterior is approximated; None takes EP for two classes, Laplace for more.
     structure : str, default "auto"
-        The algorithm, as in `GP.fit`.
+        The algorithm, as in `GP.fit`. With more than 1500 rows of two columns or more, and all else left to its defaults,
+        "auto" chooses between "additive" and "projection-pursuit", as for `GPRegressor`, by Laplace's evidence.
     learn : bool, default True
         Whether `fit` learns the parameters or leaves them as they are.
     restarts : int or None, default None
@@ -333,6 +356,11 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         if len(self.classes_) < 2:
             raise ValueError(f"GPClassifier needs labels of at least two classes, got one class: {self.classes_[0]!r}")
         self._units = _units_of_columns(X) if self.kernel is None else (np.zeros(1), np.ones(1))
+        plain = self.kernel is None and self.inference in (None, "laplace") and self.learn and X.shape[1] > 1
+        if self._terms_alone(len(X), LABEL_ROWS, plain):
+            found = labels(self._standardised(X), codes, len(self.classes_), self.link, self.structure, self._seed())
+            self._keep(*found)
+            return self
         gp = GP(self._kernel(), self._likelihood())
         self._fit(gp, self._standardised(X), codes.astype(float), inference=self.inference)
         return self

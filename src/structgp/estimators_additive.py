@@ -231,8 +231,8 @@ class ProjectionPursuitGPClassifier(_Classifier):
         Whether columns enter by their normal scores, or as they are.
     seconds : float, default 300
         No larger number of projections is tried once it could take longer than this.
-    max_evaluations : int, default 100
-        How often learning may evaluate the evidence for each number of projections.
+    max_evaluations : int, default 300
+        How often the evidence of the final number of projections may be evaluated.
     random_state : int, RandomState or None, default None
         Makes the random directions that learning starts from repeatable.
 
@@ -253,7 +253,7 @@ class ProjectionPursuitGPClassifier(_Classifier):
         link: str = "logit",
         ranks: bool = True,
         seconds: float = 300.0,
-        max_evaluations: int = 100,
+        max_evaluations: int = 300,
         random_state: Any = None,
     ) -> None:
         self.projections = projections

@@ -20,17 +20,20 @@ from jaxtyping import Array, Float
 from ..inputs import Inputs
 from ..kernels.algebra import Kernel
 from ..linalg import chains, conjugate_gradients, kalman_smooth, krylov, quasiseparable, splines
-from ..posterior import Conditional, Data, Model, Sites
+from ..posterior import Conditional, Data, Marginals, Model, Sites
 from ..structure.additive import Additive, Lines, additive, lines_of, terms_of
 from ..structure.base import No
 from ..structure.dense import covariance
-from .additive_splines import Projected, bound, project, sparse_products, totals
+from .additive_splines import GivenFactors, Projected, bound, project, sparse_products, totals
 from .base import Cost, Engine
 
 LEFT_OUT = {1: 0.3, 2: 0.12, 3: 0.1, 4: 0.1}  # by number of states: see `intervals_for`
 CLOSE, CLOSE_PER_ROW = 1.0, 3e-4  # how far the bound may lie below the evidence, at all and for each row
 INTERVALS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256)  # few sizes, so that few programs are compiled
 MOST_FEATURES = 3000  # of all lines together
+UNLIKE_GAUSSIAN = 0.1  # noise that stands for that of observations without one, when knots are counted
+SOLVERS = ("conjugate-gradients", "backfitting")
+SWEEPS = 300  # of backfitting, at most
 TOLERANCE = 1e-9  # of the residual of the mean, relative to the data
 PROBE_TOLERANCE, PROBE_STEPS = 1e-4, 40  # of the estimate of a determinant, where little is enough
 
@@ -106,6 +109,8 @@ class AdditiveEngine(Engine):
     """Sums of Matérn terms, each along one column or direction, on any inputs, with at least so many spline intervals."""
 
     intervals: int = eqx.field(static=True, default=INTERVALS[0])
+    held: bool = eqx.field(static=True, default=False)  # whether the knots stay as they are while values change
+    solver: str = eqx.field(static=True, default=SOLVERS[0])
 
     name: ClassVar[str] = "Additive"
     structure: ClassVar[str] = "additive"
@@ -124,17 +129,25 @@ class AdditiveEngine(Engine):
 
     def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> AdditiveEngine:
         """As many knots as the shortest lengthscale asks for, and no fewer than there are."""
+        if self.held:
+            return self
         with jax.enable_x64(True):
             lines = lines_of(model.kernel, jnp.asarray(np.asarray(inputs.points)))
         if isinstance(lines, No):
             return self
-        needed = intervals_for(lines, float(model.likelihood.noise), len(inputs))  # type: ignore[attr-defined]
-        return AdditiveEngine(max(self.intervals, needed))
+        noise = float(getattr(model.likelihood, "noise", UNLIKE_GAUSSIAN))
+        needed = intervals_for(lines, noise, len(inputs))
+        return AdditiveEngine(max(self.intervals, needed), solver=self.solver)
 
     def log_det_and_gram(self, structure: Additive, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        if sites.natural:
+            return given_factors(structure, sites, self.intervals).log_det_and_gram()
         basis = basis_of(structure, self.intervals)
         sums = totals(basis, _unsorted(structure), structure.states, sites.precision, sites.targets)
-        return bound(basis, structure.rate, structure.variance, sums, structure.states)
+        return bound(basis, structure.rate, structure.variance, sums)
+
+    def marginals(self, structure: Additive, sites: Sites) -> Marginals:
+        return given_factors(structure, sites, self.intervals).marginals()
 
     def condition(self, structure: Additive, sites: Sites) -> AdditiveConditional:
         basis = basis_of(structure, self.intervals)
@@ -143,7 +156,10 @@ class AdditiveEngine(Engine):
         solved = self.solve(structure, sites.precision, sites.targets, projected)
         swept = _sweep(structure, solved.x)
         gram = sites.targets.T @ solved.x  # exact, and never above that of the projection: the bound stays one
-        evidence = (log_det + jnp.sum(jnp.maximum(left_out, 0.0)), 0.5 * (gram + gram.T))
+        log_det = log_det + jnp.sum(jnp.maximum(left_out, 0.0))
+        if sites.natural:
+            log_det, gram = log_det + sums.log_weights, sites.shift.T @ sites.targets - gram
+        evidence = (log_det, 0.5 * (gram + gram.T))
         return AdditiveConditional(
             structure.kernel, structure, sites, solved.x, swept, projected, evidence, solved.steps, solved.residual, self
         )
@@ -152,11 +168,51 @@ class AdditiveEngine(Engine):
         self, structure: Additive, w: Float[Array, "N"], targets: Float[Array, "N C"], projected: Projected
     ) -> conjugate_gradients.Solution:
         """C⁻¹T to a tolerance on the residual, zero where nothing was seen."""
+        if self.solver == "backfitting":
+            return backfitted(structure, w, targets)
         S = jnp.sqrt(w)[:, None]
         apply = lambda v: v + S * product(structure, S * v)
         precondition, _ = preconditioner(structure, w, projected)
         solution = conjugate_gradients.solve(apply, precondition, S * targets, TOLERANCE)
         return solution._replace(x=S * solution.x)
+
+
+def backfitted(structure: Additive, w: Float[Array, "N"], targets: Float[Array, "N C"]) -> conjugate_gradients.Solution:
+    """The same by sweeps: each line in turn smooths what the others leave, by the Kalman filter; steps are sweeps.
+
+    With f = Σ f_d the sweeps lower ½ Σ f_dᵀK_d⁻¹f_d + ½ ‖T − f‖²_W. Lines can trade constants at hardly any cost, so after each
+    sweep the best multiple of g_d = K_d(K_d + W⁻¹)⁻¹1 is added to every line: K_d⁻¹g_d = W(1 − g_d). Where columns are
+    correlated lines trade more than that, and backfitting all but stands still: the residual, which is that of the system and
+    not the change between two sweeps, says so.
+    """
+    W, count = w[:, None], structure.t.shape[1]
+    gaps, every = structure.gaps(), jnp.arange(count)
+    norm = lambda rows: jnp.sqrt(jnp.sum(W * rows**2, axis=0))
+    sizes = jnp.where(norm(targets) > 0, norm(targets), 1.0)
+
+    def smoothed(line: Array, left: Array) -> Array:
+        order, rank = structure.order[:, line], structure.rank[:, line]
+        chain = chains.Matern(structure.states, structure.rate[line], structure.variance[line])
+        return kalman_smooth.smooth(chain, gaps[:, line], w[order], left[order]).marginals()[0][rank]
+
+    def one_line(f: Array, line: Array) -> tuple[Array, None]:
+        return f.at[line].set(smoothed(line, targets - jnp.sum(f, axis=0) + f[line])), None
+
+    g = jax.lax.map(lambda line: smoothed(line, jnp.ones((len(w), 1)))[:, 0], every)
+    h = w * (1 - g)
+    trade = (g * w) @ g.T + jnp.diag(jnp.sum(g * h, axis=1))
+
+    def sweep(state: tuple) -> tuple:
+        f = jax.lax.scan(one_line, state[0], every)[0]
+        pull = g @ (W * (targets - jnp.sum(f, axis=0))) - jnp.einsum("ln,lnc->lc", h, f)
+        f = f + g[:, :, None] * jnp.linalg.solve(trade, pull)[:, None]
+        total = jnp.sum(f, axis=0)
+        off = total - product(structure, W * (targets - total))  # T − C α for α = W (T − Σ f)
+        return f, jnp.max(norm(off) / sizes), state[2] + 1
+
+    start = (jnp.zeros((count, *targets.shape)), jnp.array(jnp.inf), jnp.zeros((), int))
+    f, residual, sweeps = jax.lax.while_loop(lambda state: (state[1] > TOLERANCE) & (state[2] < SWEEPS), sweep, start)
+    return conjugate_gradients.Solution(W * (targets - jnp.sum(f, axis=0)), sweeps, residual)
 
 
 def preconditioner(structure: Additive, w: Float[Array, "N"], projected: Projected) -> tuple[Map, Map]:
@@ -216,9 +272,16 @@ def intervals_for(lines: Lines, noise: float, count: int) -> int:
     return next((size for size in fitting if size >= needed), fitting[-1])
 
 
+def given_factors(structure: Additive, sites: Sites, intervals: int) -> GivenFactors:
+    """The projected process given natural sites."""
+    basis, t = basis_of(structure, intervals), _unsorted(structure)
+    return GivenFactors.of(basis, structure.rate, structure.variance, t, sites, structure.states)
+
+
 def basis_of(structure: Additive, intervals: int) -> splines.Splines:
     """Spline features on the lines, nearly diagonal at the rates at hand."""
-    return splines.build(structure.t, structure.rate, intervals, structure.states)
+    t, rate = jax.lax.stop_gradient((structure.t, structure.rate))  # whatever the rates, the features span the same functions
+    return splines.build(t, rate, intervals, structure.states)
 
 
 def _lines(kernel: Kernel, X: Float[Array, "M D"]) -> Lines:

@@ -21,7 +21,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..linalg import splines
+from ..linalg.identity_plus import log_det_and_forms
 from ..linalg.matern_sde import transition
+from ..posterior import Marginals, Sites
 
 ROWS = 2048  # how many rows of features are held at a time
 
@@ -50,6 +52,7 @@ def totals(
     in_pieces = lambda values: padded(values).reshape(pieces, ROWS, *values.shape[1:])
     within = (jnp.arange(pieces * ROWS) < len(t)).reshape(pieces, ROWS)
 
+    @jax.checkpoint
     def add(total: tuple[Array, Array], piece: tuple) -> tuple[tuple[Array, Array], None]:
         t, w, T, within = piece
         root = jnp.sqrt(jnp.where(within, w, 0.0))[:, None]
@@ -90,21 +93,72 @@ def project(
     basis: splines.Splines, rate: Array, variance: Array, sums: Totals, n: int
 ) -> tuple[Projected, tuple[Float[Array, ""], Float[Array, "C C"]], Float[Array, "L"]]:
     """The projected process, log|C_Q| and TᵀC_Q⁻¹T, and for each line the trace that it leaves out."""
-    L, m = basis.change.shape[:2]
-    roots = jnp.linalg.cholesky(splines.inner_products(basis, rate)) / jnp.sqrt(variance)[:, None, None]
-    G = _whiten(roots, _whiten(roots, sums.gram).T)
-    factor = jnp.linalg.cholesky(jnp.eye(L * m) + 0.5 * (G + G.T))
+    roots, G, left_out = _whitened(basis, rate, variance, sums)
+    factor = jnp.linalg.cholesky(jnp.eye(len(G)) + G)
     U = jax.scipy.linalg.solve_triangular(factor, _whiten(roots, sums.cross), lower=True)
     log_det = 2 * jnp.sum(jnp.log(jnp.diagonal(factor))) - sums.log_weights
-    explained = jnp.sum(jnp.diagonal(G).reshape(L, m), axis=1)
-    left_out = variance * sums.weights - explained
     return Projected(basis, roots, factor, rate, variance, n), (log_det, sums.targets - U.T @ U), left_out
 
 
-def bound(basis: splines.Splines, rate: Array, variance: Array, sums: Totals, n: int) -> tuple[Array, Array]:
+def bound(basis: splines.Splines, rate: Array, variance: Array, sums: Totals) -> tuple[Array, Array]:
     """log|C| from above and TᵀC⁻¹T from above, which make an evidence from below."""
-    _, (log_det, gram), left_out = project(basis, rate, variance, sums, n)
-    return log_det + jnp.sum(jnp.maximum(left_out, 0.0)), gram
+    roots, G, left_out = _whitened(basis, rate, variance, sums)
+    log_det, explained = log_det_and_forms(G, _whiten(roots, sums.cross))
+    return log_det - sums.log_weights + jnp.sum(jnp.maximum(left_out, 0.0)), sums.targets - explained
+
+
+def _whitened(basis: splines.Splines, rate: Array, variance: Array, sums: Totals) -> tuple[Array, Array, Array]:
+    """R, R⁻¹G R⁻ᵀ, and for each line the trace that it leaves out."""
+    L, m = basis.change.shape[:2]
+    roots = jnp.linalg.cholesky(splines.inner_products(basis, rate)) / jnp.sqrt(variance)[:, None, None]
+    G = _whiten(roots, _whiten(roots, sums.gram).T)
+    explained = jnp.sum(jnp.diagonal(G).reshape(L, m), axis=1)
+    return roots, 0.5 * (G + G.T), variance * sums.weights - explained
+
+
+class GivenFactors(NamedTuple):
+    """The projected process given factors exp(h f − ½ w f²), w ≥ 0, at places t.
+
+    What the projection leaves out of K_ii stays in the variances; its trace with W, in log|I + KW|, is what keeps the two in
+    agreement: the variance of f is −2 times the derivative of the log normaliser in w, less the squared mean.
+    """
+
+    projected: Projected
+    t: Float[Array, "N L"]
+    c: Float[Array, "F C"]  # L⁻¹R⁻¹Φᵀh
+    left_out: Float[Array, "L"]
+
+    @classmethod
+    def of(cls, basis: splines.Splines, rate: Array, variance: Array, t: Array, sites: Sites, n: int) -> GivenFactors:
+        """The process of lines with these rates and variances."""
+        nothing = jnp.zeros((len(t), 0))
+        projected, _, left_out = project(basis, rate, variance, totals(basis, t, n, sites.precision, nothing), n)
+        shifts = sparse_products(basis, t, n)[1](sites.shift)
+        c = jax.scipy.linalg.solve_triangular(projected.factor, _whiten(projected.roots, shifts), lower=True)
+        return cls(projected, t, c, left_out)
+
+    def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        """log|I + KW| from above and hᵀΣh from below."""
+        log_det = 2 * jnp.sum(jnp.log(jnp.diagonal(self.projected.factor)))
+        return log_det + jnp.sum(jnp.maximum(self.left_out, 0.0)), self.c.T @ self.c
+
+    def marginals(self) -> Marginals:
+        """Means and variances at the places of the factors, in pieces."""
+        a = jax.scipy.linalg.solve_triangular(self.projected.factor, self.c, lower=True, trans="T")
+
+        def piece(t: Array) -> tuple[Array, Array]:
+            psi = _solve(
+                self.projected.roots, jnp.moveaxis(splines.features(self.projected.basis, t, self.projected.states), 0, -1)
+            )
+            known = jnp.sum(self.projected.whitened(psi) ** 2, axis=0)
+            return psi.reshape(len(a), -1).T @ a, known + jnp.sum(self.projected.open_variance(psi), axis=0)
+
+        size = min(ROWS, len(self.t))
+        pieces = -(-len(self.t) // size)
+        padded = jnp.pad(self.t, [(0, pieces * size - len(self.t)), (0, 0)], mode="edge")
+        mean, variance = jax.lax.map(piece, padded.reshape(pieces, size, -1))
+        joined = lambda values: values.reshape(pieces * size, *values.shape[2:])[: len(self.t)]
+        return Marginals(joined(mean), joined(variance), *self.log_det_and_gram())
 
 
 def reach(basis: splines.Splines, x: Float[Array, "M L"], rate: Float[Array, "L"], n: int) -> Float[Array, "M L m"]:

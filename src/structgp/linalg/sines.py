@@ -18,24 +18,24 @@ from structgp.linalg.matern_sde import diffusion
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def sines(angle: Float[Array, "*shape"], k: int) -> Float[Array, "k *shape"]:
-    """sin(jθ), j = 1, …, k, by the recurrence of Chebyshev."""
-    twice = 2 * jnp.cos(angle)
-    rows = [jnp.sin(angle)]
-    before = jnp.zeros_like(angle)
-    for _ in range(k - 1):
-        rows.append(twice * rows[-1] - before)
-        before = rows[-2]
-    return jnp.stack(rows)
+    """sin(jθ), j = 1, …, k."""
+    return _multiples(jnp.sin(angle), jnp.zeros_like(angle), jnp.cos(angle), k)
 
 
 def cosines(angle: Float[Array, "*shape"], k: int) -> Float[Array, "k *shape"]:
     """j cos(jθ), j = 1, …, k: the derivatives of `sines`."""
-    twice = 2 * jnp.cos(angle)
-    rows, before = [jnp.cos(angle)], jnp.ones_like(angle)
-    for _ in range(k - 1):
-        rows.append(twice * rows[-1] - before)
-        before = rows[-2]
-    return jnp.stack([j * row for j, row in enumerate(rows, start=1)])
+    cosine = jnp.cos(angle)
+    j = jnp.arange(1.0, k + 1).reshape(k, *(1,) * angle.ndim)
+    return j * _multiples(cosine, jnp.ones_like(angle), cosine, k)
+
+
+def _multiples(first: Array, before: Array, cosine: Array, k: int) -> Array:
+    """g(jθ), j = 1, …, k, by Chebyshev's recurrence g(jθ + θ) = 2 cos θ g(jθ) − g(jθ − θ).
+
+    A loop: written out, each of its rows would be computed from the first one on.
+    """
+    step = lambda pair, _: ((2 * cosine * pair[0] - pair[1], pair[0]), pair[0])
+    return jax.lax.scan(step, (first, before), None, length=k)[1]
 
 
 def _sines_forward(angle: Array, k: int) -> tuple[Array, Array]:

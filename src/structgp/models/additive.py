@@ -12,17 +12,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Seed, double_precision, generator
-from ..engines.additive import AdditiveConditional, AdditiveEngine, basis_of, intervals_for, remainders
+from ..engines.additive import SOLVERS, AdditiveConditional, AdditiveEngine, basis_of, remainders
 from ..engines.additive_splines import Totals, bound, totals
 from ..engines.basis import columns, integrate
 from ..engines.plan import Offer, Plan, form_by_shape
 from ..fitted import Fitted
 from ..gp import GP
+from ..inference.base import Inference
 from ..inputs import Inputs, as_inputs
 from ..kernels.algebra import Kernel, Sum
 from ..kernels.stationary import HalfIntegerMatern, Matern52
-from ..learn.evidence import LOWEST
+from ..learn.evidence import LOWEST, Objective
 from ..learn.maximise import Learning, climb
+from ..learn.sites import SiteObjective
+from ..likelihoods.base import Likelihood
 from ..likelihoods.gaussian import Gaussian
 from ..linalg import splines
 from ..linalg.cholesky import lapack_threads, log_sum
@@ -102,13 +105,16 @@ class FittedAdditive(Fitted):
             V = _contrast(self.conditional, self.weights, at_grid, line, center_of_features, at_data, self._targets)
             effect = float(np.sqrt(np.mean((at_data.mean[:, line] - center[line]) ** 2)))
             doubt = WITHIN * float(np.sqrt(np.mean(V)))
-            weak = effect < max(NO_EFFECT * float(np.sqrt(self.likelihood.noise)), doubt)
+            noise = float(getattr(self.likelihood, "noise", 1.0))
+            weak = effect < max(NO_EFFECT * noise**0.5, doubt)
             found.append(Component(_name(term), grid[:, line], self._shaped(mean), V, effect, weak))
         return found
 
     @double_precision
     def estimated_evidence(self, probes: int = 8, seed: Seed = 0) -> Estimate:
         """log p(y) itself: what the bound leaves out is estimated from random probes, with a standard error."""
+        if self.inference is not None:
+            raise ValueError("estimated_evidence is for Gaussian observations: with others it is the sites that are estimates")
         key = jax.random.key(int(generator(seed).integers(2**62)))
         with lapack_threads(1):
             found = np.asarray(_remainders(self.conditional, key, probes))
@@ -120,7 +126,10 @@ class FittedAdditive(Fitted):
     def summary(self) -> str:
         """A table of the parameters, an account of the fit, and the terms that do nothing."""
         off = [component.name for component in self.components(8) if component.switched_off]
-        return super().summary() + (f"\nswitched off   {', '.join(off)}" if off else "")
+        conditional: Any = self.conditional
+        kind = "sweeps of backfitting" if conditional.engine.solver == "backfitting" else "steps of conjugate gradients"
+        solved = f"\nmean           after {int(conditional.steps)} {kind}, relative residual {float(conditional.residual):.1e}"
+        return super().summary() + solved + (f"\nswitched off   {', '.join(off)}" if off else "")
 
     def plot_components(self, level: float = 2.0, axes: Any = None) -> Any:
         """Draw all terms with bands of `level` standard deviations; needs Matplotlib, returns the axes."""
@@ -138,14 +147,14 @@ class FittedAdditive(Fitted):
 
 
 class AdditiveGP(Parametrised):
-    """A sum of one-dimensional functions, a constant and Gaussian noise.
+    """A sum of one-dimensional functions and a constant, seen through a likelihood.
 
     `kernel` is one Matérn kernel, taken for each column with parameters of its own, or a sum of terms along columns or
-    directions.
+    directions. Observations that are not Gaussian must be log-concave in f, as labels and counts are.
     """
 
     kernel: Kernel = dataclasses.field(default_factory=Matern52)
-    likelihood: Gaussian = dataclasses.field(default_factory=Gaussian)
+    likelihood: Likelihood = dataclasses.field(default_factory=Gaussian)
 
     def gp(self, dimension: int) -> GP:
         """The process in so many columns, as a plain GP."""
@@ -155,11 +164,28 @@ class AdditiveGP(Parametrised):
         return GP(kernel, self.likelihood, polynomial(0))
 
     @double_precision
-    def condition(self, X: Any, y: Any, *, noise: Any = None, missing: str = "error") -> FittedAdditive:
-        """The process given data, with the parameters as they are."""
+    def condition(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        noise: Any = None,
+        missing: str = "error",
+        inference: str | None = None,
+        extra: Any = None,
+        solver: str = SOLVERS[0],
+    ) -> FittedAdditive:
+        """The process given data, with the parameters as they are; arguments as in `GP.condition`.
+
+        ``solver="backfitting"`` finds the mean by sweeps over the terms in place of conjugate gradients, for comparison;
+        `summary()` says how many it took and what residual they left.
+        """
+        if solver not in SOLVERS:
+            raise ValueError(f"solver must be one of {list(SOLVERS)}, got {solver!r}")
         inputs = as_inputs(X)
         gp = self.gp(inputs.dimension)
-        return conditioned(gp, inputs, gp._read(y, noise, missing, inputs))
+        data = gp._read(y, noise, missing, inputs, extra)
+        return conditioned(gp, inputs, data, AdditiveEngine(solver=solver), _rule(gp, inference, data))
 
     @double_precision
     def fit(
@@ -167,23 +193,33 @@ class AdditiveGP(Parametrised):
         X: Any,
         y: Any,
         *,
+        noise: Any = None,
         missing: str = "error",
+        inference: str | None = None,
+        extra: Any = None,
         restarts: int = 0,
         seed: Seed = 0,
         max_evaluations: int = 300,
         progress: bool | None = None,
     ) -> FittedAdditive:
-        """Learn all parameters by maximising a lower bound on the evidence, refining its knots as needed, then condition."""
+        """Learn all parameters by maximising a lower bound on the evidence, refining its knots as needed, then condition.
+
+        Of Gaussian data without known noise variances the sums over rows are made once. Known `noise`, and sites for other
+        likelihoods by `inference` ("ep", "variational" or "laplace"), need them anew for each evaluation.
+        """
         inputs = as_inputs(X)
         gp = self.gp(inputs.dimension)
         gp._check_kernel(inputs)
-        data = gp._read(y, None, missing, inputs)
+        data = gp._read(y, noise, missing, inputs, extra)
+        rule = _rule(gp, inference, data)
         options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
-        learned, learning, engine = learn(gp, inputs, data, **options)
-        return dataclasses.replace(conditioned(learned, inputs, data, engine), learning=learning)
+        learned, learning, engine = learn(gp, inputs, data, rule, **options)
+        return dataclasses.replace(conditioned(learned, inputs, data, engine, rule), learning=learning)
 
 
-def learn(gp: GP, inputs: Inputs, data: Data, **options: Any) -> tuple[GP, Learning, AdditiveEngine]:
+def learn(
+    gp: GP, inputs: Inputs, data: Data, rule: Inference | None = None, **options: Any
+) -> tuple[GP, Learning, AdditiveEngine]:
     """The model that maximises the bound on the evidence, and the engine with its knots; lines along directions keep them."""
     began = time.perf_counter()
     _refuse(gp, inputs)
@@ -191,19 +227,36 @@ def learn(gp: GP, inputs: Inputs, data: Data, **options: Any) -> tuple[GP, Learn
     gp = _started(_held(gp, inputs), inputs, data)
     evaluations = 0
     for _ in range(ROUNDS):
-        ahead = gp.compiled_ahead(inputs, data, AdditiveEngine(intervals))
-        objective = SplineObjective(gp, inputs, data, intervals)
+        ahead = gp.compiled_ahead(inputs, data, AdditiveEngine(intervals), rule)
+        objective = _objective(gp, inputs, data, intervals, rule)
         with lapack_threads(1):
             gp, learning = climb(gp, objective, [free_vector(gp)], max(int(np.sum(data.seen)), 1), began, **options)
         evaluations += learning.evaluations
-        lines = lines_of(gp.kernel, jnp.asarray(np.asarray(inputs.points)))
-        assert not isinstance(lines, No)
-        needed = intervals_for(lines, float(gp.likelihood.noise), len(inputs))  # type: ignore[attr-defined]
+        needed = AdditiveEngine().specialised(gp, inputs).intervals
         if needed <= intervals:
             break
         intervals = needed
     ahead.wait()
     return gp, dataclasses.replace(learning, evaluations=evaluations, method="splines"), AdditiveEngine(intervals)
+
+
+def _objective(gp: GP, inputs: Inputs, data: Data, intervals: int, rule: Inference | None) -> Any:
+    """What is climbed while the knots stay as they are."""
+    engine = AdditiveEngine(intervals, held=True)
+    if rule is not None:
+        return SiteObjective(gp, inputs, data, engine, rule)
+    return Objective(gp, inputs, data, engine) if np.any(data.noise) else SplineObjective(gp, inputs, data, intervals)
+
+
+def _rule(gp: GP, inference: str | None, data: Data) -> Inference | None:
+    """The rule to find sites by, unless it could ask for sites that no additive engine takes."""
+    rule = gp._rule(inference, data)
+    if rule is not None and rule.signed(gp.likelihood):
+        raise ValueError(
+            f"{type(gp.likelihood).__name__} is not log-concave, and so needs sites that an additive model cannot take: "
+            "use GP with structure='dense' on fewer rows"
+        )
+    return rule
 
 
 def _first_intervals(kernel: Kernel) -> int:
@@ -250,17 +303,19 @@ def _value_and_gradient(theta: Any, model: GP, x: Any, basis: splines.Splines, s
     at = with_free(model, theta)
     lines = lines_of(at.kernel, x)
     assert not isinstance(lines, No)
-    log_det, gram = bound(basis, lines.rate, lines.variance, sums.over(at.likelihood.noise), lines.states)
+    log_det, gram = bound(basis, lines.rate, lines.variance, sums.over(at.likelihood.noise))
     return integrate(at, log_det, gram, count, T, x.shape[1])[0] + log_prior(at)
 
 
-def conditioned(gp: GP, inputs: Inputs, data: Data, engine: AdditiveEngine | None = None) -> FittedAdditive:
+def conditioned(
+    gp: GP, inputs: Inputs, data: Data, engine: AdditiveEngine | None = None, rule: Inference | None = None
+) -> FittedAdditive:
     """An additive process given data, with the parameters as they are."""
     _refuse(gp, inputs)
     engine = (engine or AdditiveEngine()).specialised(gp, inputs, data)
     plan = Plan((Offer(engine, engine.cost(gp.kernel, inputs), note=engine.note(gp.kernel)),))
     with lapack_threads(1):
-        fitted = gp._conditioned(inputs, data, plan)
+        fitted = gp._conditioned(inputs, data, plan, rule)
     return FittedAdditive(**{field.name: getattr(fitted, field.name) for field in dataclasses.fields(fitted)})
 
 
@@ -292,7 +347,8 @@ def _started(gp: GP, inputs: Inputs, data: Data) -> GP:
     assert not isinstance(lines, No)
     spans = np.ptp(np.asarray(lines.t), axis=0)
     y = data.y[np.asarray(data.seen)]
-    spread = (float(np.mean(np.var(y, axis=0))) if len(y) > 1 else 0.0) or 1.0
+    gaussian = isinstance(gp.likelihood, Gaussian)
+    spread = (float(np.mean(np.var(y, axis=0))) if len(y) > 1 and gaussian else 0.0) or (1.0 if gaussian else 4.0)
     values: dict[str, Any] = {}
     for leaf in learned_leaves(gp):
         if leaf.path.endswith("lengthscale"):

@@ -36,7 +36,7 @@ from ..posterior import Prediction
 from ..structure.additive import lines_of
 from ..structure.base import No
 from .feature_laplace import Mode, Problem, laplace
-from .projection_pursuit import Rung, sines_for
+from .projection_pursuit_search import Family, Rung, Search
 from .sine_model import Rows, SineModel, reaches
 
 RUNGS = (3, 6, 12, 20)  # numbers of projections that are tried
@@ -310,40 +310,23 @@ class ProjectionPursuitLabels:
     seconds: float = 300.0
 
     @double_precision
-    def fit(self, X: Any, y: Any, *, seed: Seed = 0, max_evaluations: int = 100, progress: bool | None = None) -> FittedLabels:
+    def fit(self, X: Any, y: Any, *, seed: Seed = 0, max_evaluations: int = 300, progress: bool | None = None) -> FittedLabels:
         """Learn directions and parameters together by Laplace's evidence."""
-        began, rng = time.perf_counter(), generator(seed)
+        rng = generator(seed)
         inputs = as_inputs(X)
         labels = _read(self.likelihood, y, inputs)
         points = np.asarray(inputs.points)
         scores = NormalScores.of(points) if self.ranks else _as_they_are(points)
         Z = scores(points)
-        options: dict[str, Any] = {"restarts": 0, "seed": 0, "max_evaluations": max_evaluations, "progress": progress}
-        rungs = [self.projections] if self.projections else [count for count in RUNGS if count <= self.most]
-        table: list[Rung] = []
-        best: Any = None
+        start = SineModel([[1.0]], [1.0], [4.0], 0.5, fixed(1.0))
+        around = lambda functions: SineLatent(functions, self.likelihood)
+        family = Family(around, lambda model: model.functions, LaplaceObjective, start)
+        rungs = (self.projections,) if self.projections else tuple(m for m in RUNGS if m <= self.most)
         with lapack_threads(1):
-            for M in rungs:
-                clock = time.perf_counter()
-                model = self._start(M, Z.shape[1], rng)
-                model, learning = climb(
-                    model, LaplaceObjective(model, Z, labels), [free_vector(model)], len(Z), clock, **options
-                )
-                charged = learning.objective - 0.5 * (Z.shape[1] + 1) * M * np.log(len(Z))
-                spent = time.perf_counter() - clock
-                table.append(Rung(M, model.functions.sines, learning.objective, float(charged), spent))
-                if best is None or charged > best[0]:
-                    best = (charged, model, learning)
-                if charged < best[0] or time.perf_counter() - began + 3 * spent > self.seconds:
-                    break
-            _, model, learning = best
-            learning = dataclasses.replace(learning, seconds=time.perf_counter() - began, method="laplace")
-            return _fitted(as_numpy(model), scores, Z, labels, learning, tuple(table))
-
-    def _start(self, M: int, D: int, rng: np.random.Generator) -> SineLatent:
-        k = self.sines or sines_for(M)
-        functions = SineModel(rng.standard_normal((M, D)), np.ones(M), np.full(M, 4.0 / M), 0.5, fixed(1.0), sines=k)
-        return SineLatent(functions, self.likelihood)
+            search = Search(family, (Z, labels), rungs, self.sines, rng, self.seconds, max_evaluations, progress)
+            model, learning, table = search.run()
+            learning = dataclasses.replace(learning, method="laplace")
+            return _fitted(as_numpy(model), scores, Z, labels, learning, table)
 
 
 def _fitted(

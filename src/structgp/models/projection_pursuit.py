@@ -1,8 +1,8 @@
 """Projection pursuit regression with Gaussian processes: y = c + βᵀx + Σ_m f_m(u_mᵀx) + ε, all directions learned together.
 
-Directions and parameters maximise the evidence of `sine_model`; their number is raised as long as the evidence, charged
-½(D+1) log N for each projection, rises. Given the directions, mean and variance are those of the exact additive process; the
-variance is raised by what the sine model says that linearised directions add to it, so that it knows that they were learned.
+Directions and parameters maximise the evidence of `sine_model`, and `projection_pursuit_search` chooses their number. Given
+the directions, mean and variance are those of the exact additive process; the variance is raised by what the sine model says
+that linearised directions add to it, so that it knows that they were learned.
 """
 
 from __future__ import annotations
@@ -19,35 +19,22 @@ import numpy as np
 from .._types import Seed, double_precision, generator
 from ..gp import GP
 from ..inputs import as_inputs
-from ..kernels.algebra import Sum
+from ..kernels.algebra import Kernel, Sum
 from ..kernels.stationary import Matern
 from ..kernels.views import Project
-from ..learn.maximise import Learning, climb
+from ..learn.maximise import Learning
 from ..likelihoods.gaussian import Gaussian
 from ..linalg import sines
 from ..linalg.cholesky import lapack_threads
 from ..means import Basis, Powers
-from ..parameters import as_numpy, free_vector
+from ..parameters import as_numpy
 from ..posterior import Prediction
 from .additive import FittedAdditive, conditioned
+from .projection_pursuit_search import Family, Rung, Search
 from .sine_model import Rows, SineModel, SineObjective, reaches
 
 RUNGS = (1, 2, 4, 6, 10, 20, 40, 80)  # numbers of projections that are tried
-PATIENCE = 2  # after so many numbers in a row that were no better, no larger one is tried
-WORK = 6e8  # rows times squared features up to which all rows are used from the start
-FEW_ROWS = 4000  # a first look at more work than that takes so many rows
-FIRST_LOOK, SECOND_LOOK = 30, 70  # evaluations before the starts are compared, and after
 CHUNK = 2048
-
-
-class Rung(NamedTuple):
-    """One number of projections that was tried: the log evidence, and what is left when each projection is paid for."""
-
-    projections: int
-    sines: int
-    log_evidence: float
-    charged: float
-    seconds: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +91,11 @@ class FittedProjectionPursuit:
             return np.asarray(self.model.units())
 
     @property
+    def kernel(self) -> Kernel:
+        """The sum of terms along the directions, in standard units of inputs and targets."""
+        return self.additive.kernel
+
+    @property
     def likelihood(self) -> Gaussian:
         """The noise, in the units of y."""
         return Gaussian(float(self.spread.noise) * self.units.y_scale**2)
@@ -113,19 +105,24 @@ class FittedProjectionPursuit:
         return self.units.y_center + self.units.y_scale * self.additive.mean(self._standard(X))
 
     @double_precision
-    def predict(self, X: Any) -> Prediction:
+    def predict(self, X: Any, covariance: bool = False) -> Prediction:
         """The belief about f at new places."""
         Z = self._standard(X)
+        given = self.additive.predict(Z, covariance)
+        f, square = self.units.y_center + self.units.y_scale * given.mean, self.units.y_scale**2
+        if covariance:
+            joint = given.covariance + np.asarray(_covariance_of_directions(self.model, self.spread, Z))
+            return Prediction(f, square * np.diagonal(joint), self.likelihood, square * joint)
         turned = [np.asarray(_variance_of_directions(self.model, self.spread, piece)) for piece in _pieces(Z)]
-        given = self.additive.predict(Z)
         variance = given.variance + np.concatenate([np.zeros(0), *turned])[: len(Z)]
-        f = self.units.y_center + self.units.y_scale * given.mean
-        return Prediction(f, self.units.y_scale**2 * variance, self.likelihood)
+        return Prediction(f, square * variance, self.likelihood)
 
     @double_precision
-    def sample(self, X: Any, n: int = 1, seed: Seed = None) -> np.ndarray:
-        """n joint draws of f at new places, (n, M): for the directions as they were learned."""
-        return self.units.y_center + self.units.y_scale * self.additive.sample(self._standard(X), n, seed)
+    def sample(self, X: Any, n: int = 1, seed: Seed = None, observed: bool = False) -> np.ndarray:
+        """n joint draws of f at new places, (n, M), for the directions as they were learned; `observed` adds the noise."""
+        rng = generator(seed)
+        f = self.units.y_center + self.units.y_scale * self.additive.sample(self._standard(X), n, rng)
+        return self.likelihood.sample(rng, f) if observed else f
 
     def _standard(self, X: Any) -> np.ndarray:
         """New places in the units of the model."""
@@ -179,94 +176,22 @@ class ProjectionPursuitGP:
         units = Units.of(points, data.y[:, 0])
         Z, z = units.inputs(points), (data.y[:, 0] - units.y_center) / units.y_scale
         with lapack_threads(1):
-            search = _Search(self, Z, z, generator(seed), began, progress, max_evaluations)
-            model, learning, table = search.run()
+            model, learning, table = self._search(Z, z, generator(seed), max_evaluations, progress)
             model = as_numpy(model)
             gp, places = additive_gp(model), as_inputs(Z)
             additive = conditioned(gp, places, gp._read(z, None, "error", places))
             spread = as_numpy(_spread(model, Rows.of(Z, z[:, None])))
         evidence = learning.objective - len(z) * float(np.log(units.y_scale))
-        return FittedProjectionPursuit(
-            model, units, additive, spread, tuple(table), evidence, learning, time.perf_counter() - began
-        )
+        return FittedProjectionPursuit(model, units, additive, spread, table, evidence, learning, time.perf_counter() - began)
 
-
-class _Search:
-    """How many projections: each number from the one before with new directions, and afresh; the better start goes on."""
-
-    def __init__(
-        self, asked: ProjectionPursuitGP, X: np.ndarray, y: np.ndarray, rng: Any, began: float, progress: Any, evaluations: int
-    ) -> None:
-        self.asked, self.X, self.y, self.rng, self.began, self.progress = asked, X, y, rng, began, progress
-        self.final = max(evaluations - FIRST_LOOK - SECOND_LOOK, 1)
-        self.each = 0.0  # seconds for an evaluation with all rows
-        few = rng.permutation(len(y))[:FEW_ROWS]
-        self.few = (X[few], y[few])
-        self.table: list[Rung] = []
-
-    def run(self) -> tuple[SineModel, Learning, list[Rung]]:
-        """The best model found, with all rows seen."""
-        rungs = [self.asked.projections] if self.asked.projections else [m for m in RUNGS if m <= self.asked.most]
-        best = last = self.rung(rungs[0], None)
-        for M in rungs[1:]:
-            if not self.time_for(M):
-                break
-            last = self.rung(M, last)
-            best = max(best, last, key=self.charged)
-            if RUNGS.index(M) >= RUNGS.index(best.projections) + PATIENCE:
-                break
-        model, learning = self.climb(best, self.X, self.y, self.final)
-        learning = dataclasses.replace(learning, seconds=time.perf_counter() - self.began, method="sines")
-        return model, learning, self.table
-
-    def time_for(self, M: int) -> bool:
-        """Whether the next number of projections, and the last climb with it, fit into the time that is left."""
-        last = self.table[-1]
-        growth = (M * sines_for(M) / (last.projections * last.sines)) ** 2
-        expected = growth * (last.seconds + self.final * self.each)
-        return time.perf_counter() - self.began + expected < self.asked.seconds
-
-    def rung(self, M: int, smaller: SineModel | None) -> SineModel:
-        """A model with M projections after a first and a second look, on few rows first where all of them are much work."""
-        clock = time.perf_counter()
-        k = self.asked.sines or sines_for(M)
-        X, y = (self.X, self.y) if len(self.y) * (M * k) ** 2 <= WORK else self.few
-        grown = [] if smaller is None else [self.grown(smaller, M, k)]
-        fresh = [self.fresh(M, k) for _ in range(3 if M <= 4 else 1 if M <= 10 or not grown else 0)]
-        climbed = [self.climb(start, X, y, FIRST_LOOK) for start in grown + fresh]
-        model = max(climbed, key=lambda ended: ended[1].objective)[0]
-        model, learning = self.climb(model, X, y, SECOND_LOOK)
-        if len(y) < len(self.y):
-            model, learning = self.climb(model, self.X, self.y, FIRST_LOOK)
-        charged = learning.objective - 0.5 * (self.X.shape[1] + 1) * M * np.log(len(self.y))
-        self.each = learning.seconds / learning.evaluations
-        self.table.append(Rung(M, k, learning.objective, float(charged), time.perf_counter() - clock))
-        return model
-
-    def charged(self, model: SineModel) -> float:
-        return next(rung.charged for rung in self.table if rung.projections == model.projections)
-
-    def climb(self, model: SineModel, X: np.ndarray, y: np.ndarray, evaluations: int) -> tuple[SineModel, Learning]:
-        options: dict[str, Any] = {"restarts": 0, "seed": 0, "max_evaluations": evaluations, "progress": self.progress}
-        return climb(model, SineObjective(model, X, y), [free_vector(model)], len(y), time.perf_counter(), **options)
-
-    def fresh(self, M: int, k: int) -> SineModel:
-        """M random directions."""
-        W = self.rng.standard_normal((M, self.X.shape[1]))
-        return SineModel(W, np.ones(M), np.full(M, 1.0 / M), 0.1, 0.2, sines=k, states=round(self.asked.nu + 0.5))
-
-    def grown(self, smaller: SineModel, M: int, k: int) -> SineModel:
-        """A smaller model with some random directions more, which have little to say yet."""
-        more = M - smaller.projections
-        W = np.concatenate([smaller.directions, self.rng.standard_normal((more, self.X.shape[1]))])
-        variance = np.concatenate([smaller.variance, np.full(more, 0.1 * float(smaller.noise) + 0.01)])
-        lengthscale = np.concatenate([smaller.lengthscale, np.ones(more)])
-        return SineModel(W, lengthscale, variance, smaller.slope, smaller.noise, sines=k, states=smaller.states)
-
-
-def sines_for(M: int) -> int:
-    """How many sines each function gets: fewer when there are many functions."""
-    return 12 if M <= 20 else 10 if M <= 40 else 8
+    def _search(
+        self, Z: np.ndarray, z: np.ndarray, rng: np.random.Generator, evaluations: int, progress: bool | None
+    ) -> tuple[SineModel, Learning, tuple[Rung, ...]]:
+        start = SineModel([[1.0]], [1.0], [1.0], 0.1, 0.2, states=round(self.nu + 0.5))
+        family = Family(lambda functions: functions, lambda model: model, SineObjective, start)
+        rungs = (self.projections,) if self.projections else tuple(m for m in RUNGS if m <= self.most)
+        model, learning, table = Search(family, (Z, z), rungs, self.sines, rng, self.seconds, evaluations, progress).run()
+        return model, dataclasses.replace(learning, method="sines"), table
 
 
 def additive_gp(model: SineModel) -> GP:
@@ -304,9 +229,8 @@ def _spread(model: SineModel, rows: Rows) -> Spread:
         return (total[0] + Psi @ Psi.T, total[1] + jnp.sum(y[:, -1] * (y[:, 0] - fit) ** 2)), None
 
     (G, rss), _ = jax.lax.scan(add, (jnp.zeros((F, F)), jnp.zeros(())), (rows.X, rows.Y))
-    used = lambda noise: F - jnp.trace(jnp.linalg.inv(jnp.eye(F) + G / noise))
-    noise = rss / jnp.maximum(rows.count - used(model.noise), 0.1 * rows.count)
-    noise = jnp.maximum(noise, model.noise)
+    used = F - jnp.trace(jnp.linalg.inv(jnp.eye(F) + G / model.noise))
+    noise = jnp.maximum(rss / jnp.maximum(rows.count - used, 0.1 * rows.count), model.noise)
     A = jnp.eye(F) + G / noise
     return Spread(L, s, slopes, jnp.linalg.cholesky(A[: len(s), : len(s)]), jnp.linalg.cholesky(A), noise)
 
@@ -326,6 +250,18 @@ def _variance_of_directions(model: SineModel, spread: Spread, X: Any) -> Any:
     Psi = _linearised(model, spread, X)
     variance = lambda factor, Psi: jnp.sum(jax.scipy.linalg.solve_triangular(factor, Psi, lower=True) ** 2, axis=0)
     return jnp.maximum(variance(spread.factor, Psi) - variance(spread.known, Psi[: len(spread.scales)]), 0.0)
+
+
+@jax.jit
+def _covariance_of_directions(model: SineModel, spread: Spread, X: Any) -> Any:
+    """What not knowing the directions adds to the covariance of f."""
+    Psi = _linearised(model, spread, X)
+    gram = lambda V: V.T @ V
+    joint, known = (
+        gram(jax.scipy.linalg.solve_triangular(factor, rows, lower=True))
+        for factor, rows in ((spread.factor, Psi), (spread.known, Psi[: len(spread.scales)]))
+    )
+    return joint - known
 
 
 def _pieces(Z: np.ndarray) -> list[np.ndarray]:

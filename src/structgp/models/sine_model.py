@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 from .._types import Numbers, double_precision
 from ..learn.evidence import LOWEST
 from ..linalg import sines
+from ..linalg.identity_plus import log_det_and_forms
 from ..parameters import Parametrised, log_prior, parameter, with_free
 from ..priors import LogNormal
 from ..supports import positive, real
@@ -78,20 +79,18 @@ class Rows(NamedTuple):
 def reaches(model: SineModel, X: Float[Array, "pieces rows D"]) -> Float[Array, "M"]:
     """L: the half-width of the interval of each projection."""
     farthest = jax.lax.map(lambda x: jnp.max(jnp.abs(model.units() @ x.T), axis=1), X)
-    return BEYOND * jnp.max(farthest, axis=0)
+    reach = BEYOND * jnp.max(farthest, axis=0)
+    return jnp.where(reach > 0, reach, 1.0)
 
 
 def log_evidence(model: SineModel, rows: Rows, total: Float[Array, ""]) -> Float[Array, ""]:
     """log p(y); `total` is yᵀy."""
     L = reaches(model, rows.X)
     G, b = sines.sums(model.units(), L, rows.X, rows.Y, model.sines)
-    s = model.scales(L)
-    A = jnp.eye(len(s)) + s[:, None] * G * s / model.noise
-    root = jnp.linalg.cholesky(A)
-    c = jax.scipy.linalg.solve_triangular(root, s * b[:, 0], lower=True)
-    quadratic = (total - c @ c / model.noise) / model.noise
-    log_det = 2 * jnp.sum(jnp.log(jnp.diagonal(root))) + rows.count * jnp.log(2 * jnp.pi * model.noise)
-    return -0.5 * (log_det + quadratic)
+    s = model.scales(L) / jnp.sqrt(model.noise)
+    log_det, explained = log_det_and_forms(s[:, None] * G * s, s[:, None] * b[:, :1])
+    log_det = log_det + rows.count * jnp.log(2 * jnp.pi * model.noise)
+    return -0.5 * (log_det + (total - explained[0, 0]) / model.noise)
 
 
 class SineObjective:

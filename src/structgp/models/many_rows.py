@@ -1,0 +1,136 @@
+"""Tables with more rows than a dense matrix can hold: an additive model or projection pursuit, by their evidence.
+
+The evidence of projection pursuit is charged ½(D+1) log N for each projection, whose direction was chosen and not averaged
+over; that of the additive model is its lower bound.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..engines.additive import AdditiveEngine
+from ..engines.base import Cost
+from ..engines.cholesky import Cholesky
+from ..engines.plan import Offer, Plan, units
+from ..inputs import as_inputs
+from ..kernels.stationary import Matern52
+from ..likelihoods.labels import Bernoulli
+from .additive import AdditiveGP
+from .labels import AdditiveLabels, FittedLabels, ProjectionPursuitLabels
+from .projection_pursuit import ProjectionPursuitGP
+
+STRUCTURES = ("additive", "projection-pursuit")
+DENSE_ROWS, LABEL_ROWS = 3000, 1500  # up to so many rows, of numbers and of labels, a dense matrix is taken without being asked
+SECONDS = 300.0  # about how long projection pursuit may search
+NEWTON = 8  # passes over the rows that one evaluation for labels takes, about
+
+
+class Tried(NamedTuple):
+    """One model given data, and what it is compared by."""
+
+    fitted: Any
+    score: float
+    offer: Offer
+
+
+@dataclasses.dataclass(frozen=True)
+class OneAgainstRest:
+    """Several classes, each with a model of its own against all others."""
+
+    classes: tuple[FittedLabels, ...]
+
+    @property
+    def log_evidence(self) -> float:
+        """The sum over the classes."""
+        return float(sum(fitted.log_evidence for fitted in self.classes))
+
+    @property
+    def likelihood(self) -> Any:
+        """How the label of each class arises."""
+        return self.classes[0].likelihood
+
+    def predict(self, X: Any) -> Any:
+        """The probability of every class at new places, (M, classes), as `.probability`."""
+        each = np.stack([fitted.predict(X).probability for fitted in self.classes], axis=1)
+        return Probabilities(each / each.sum(axis=1, keepdims=True))
+
+
+class Probabilities(NamedTuple):
+    """Of every class at each place."""
+
+    probability: np.ndarray
+
+
+def regression(X: np.ndarray, y: np.ndarray, structure: str = "auto", seed: int = 0) -> tuple[Any, Plan]:
+    """The better of the two models given the data, or the one that is asked for, and the plan that says why."""
+
+    def additive() -> Tried:
+        fitted = AdditiveGP().fit(X, y)
+        offer = dataclasses.replace(fitted.plan.offers[0], note=f"one function for each of {X.shape[1]} columns")
+        return Tried(fitted, fitted.log_evidence, offer)
+
+    def pursuit() -> Tried:
+        fitted = ProjectionPursuitGP(seconds=SECONDS).fit(X, y, seed=seed)
+        M = fitted.model.projections
+        offer = dataclasses.replace(fitted.additive.plan.offers[0], note=f"projection pursuit, {M} functions")
+        return Tried(fitted, fitted.log_evidence - M * _charge(X), offer)
+
+    return _better(X, structure, additive, pursuit)
+
+
+def labels(
+    X: np.ndarray, codes: np.ndarray, classes: int, link: str, structure: str = "auto", seed: int = 0
+) -> tuple[Any, Plan]:
+    """The same for labels 0, …, classes − 1."""
+    positive = [1] if classes == 2 else range(classes)
+    targets = [(codes == c).astype(float) for c in positive]
+    together = lambda found: found[0] if classes == 2 else OneAgainstRest(tuple(found))
+
+    def additive() -> Tried:
+        fitted = together([AdditiveLabels(Matern52(), Bernoulli(link)).fit(X, y) for y in targets])
+        return Tried(fitted, fitted.log_evidence, _label_offer(X, targets, f"one function for each of {X.shape[1]} columns"))
+
+    def pursuit() -> Tried:
+        model = ProjectionPursuitLabels(Bernoulli(link), seconds=SECONDS / len(targets))
+        found = [model.fit(X, y, seed=seed) for y in targets]
+        M = sum(fitted.model.functions.projections for fitted in found)
+        fitted = together(found)
+        return Tried(
+            fitted, fitted.log_evidence - M * _charge(X), _label_offer(X, targets, f"projection pursuit, {M} functions")
+        )
+
+    return _better(X, structure, additive, pursuit)
+
+
+def _better(X: np.ndarray, structure: str, additive: Callable[[], Tried], pursuit: Callable[[], Tried]) -> tuple[Any, Plan]:
+    dense = Offer(Cholesky(), reason=_too_many(X))
+    if structure != "auto":
+        asked = (additive if structure == "additive" else pursuit)()
+        return asked.fitted, Plan((asked.offer,))
+    tried = [additive(), pursuit()]
+    best = max(tried, key=lambda one: one.score)
+    other = tried[best is tried[0]]
+    reason = f"{other.offer.note}: log evidence {other.score:.6g}, which is less than {best.score:.6g}"
+    return best.fitted, Plan((best.offer, dataclasses.replace(other.offer, cost=None, reason=reason), dense))
+
+
+def _too_many(X: np.ndarray) -> str:
+    cost = Cholesky().cost(Matern52(), as_inputs(X[:, :1]))
+    return (
+        f"{len(X)} rows in a dense matrix take {units(cost.flops, 'flop')} and {units(cost.bytes, 'B')} for each evaluation; "
+        "structure='dense' asks for it"
+    )
+
+
+def _charge(X: np.ndarray) -> float:
+    return 0.5 * (X.shape[1] + 1) * float(np.log(len(X)))
+
+
+def _label_offer(X: np.ndarray, targets: list, note: str) -> Offer:
+    F = 20 * X.shape[1]
+    cost = Cost(flops=2.0 * NEWTON * len(targets) * len(X) * F**2, bytes=8.0 * (len(X) * X.shape[1] + 6 * F**2))
+    return Offer(AdditiveEngine(), cost, note=note)
