@@ -12,7 +12,7 @@ SRC = pathlib.Path(__file__).parents[1] / "src" / "structgp"
 
 # From top to bottom; rooms in one row may know each other.
 ROOMS = [
-    ["_types"],
+    ["_types", "background"],
     ["supports"],
     ["priors"],
     ["parameters"],

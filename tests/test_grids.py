@@ -215,6 +215,29 @@ def test_a_large_grid_with_holes_reports_its_errors(monkeypatch):
     np.testing.assert_allclose(value[0][1], value[1][1], atol=3.0)  # sizes of 20 to 100; one standard error is about 1
 
 
+def test_learning_begins_with_a_glimpse(monkeypatch):
+    """A dense fit of some blocks of cells tells where to begin, and the climb on probes ends where the dense one does."""
+    monkeypatch.setattr(grid_holes, "WHOLE", 100)
+    monkeypatch.setattr(grid_holes, "FEW", 10)
+    monkeypatch.setattr(grid_holes, "GLIMPSE", 90)
+    monkeypatch.setattr(grid_holes, "LEARNING", grid_holes.LEARNING._replace(modes=60))
+    grid = sg.Grid(np.linspace(0, 1, 24), np.linspace(0, 1, 20))
+    rng = np.random.default_rng(2)
+    y = np.sin(5 * grid.points.sum(axis=1)) + 0.3 * rng.standard_normal(480)
+    y[rng.uniform(size=480) < 0.25] = np.nan
+    gp = sg.GP(sg.SquaredExponential([0.5, 0.5]), sg.Gaussian(0.5))
+    ours = gp.fit(grid, y, missing="infer", structure="kronecker")
+    places, some = ours.plan.engine.glimpse(ours.inputs, ours.data)
+    assert 90 <= len(places) <= 93
+    assert some.seen.all()
+    np.testing.assert_array_equal(some.y[:, 0], [y[np.all(grid.points == x, axis=1)][0] for x in places.points])
+    neighbours = np.abs(places.points[:, None] - places.points[None]).sum(axis=2) < 1.01 / 19
+    assert neighbours.sum(axis=1).mean() > 2  # itself, and more than one beside it
+    dense = gp.fit(grid, y, missing="infer", structure="dense", restarts=0)
+    again = ours.gp.condition(grid, y, missing="infer", structure="dense")
+    assert abs(again.log_evidence - dense.log_evidence) < 0.5
+
+
 def test_counts_in_cells():
     """Observations of other kinds come to a grid as sites: mode, evidence and predictions are those of the dense engine."""
     gp = sg.GP(SMOOTH, sg.Poisson())

@@ -12,6 +12,7 @@ from structgp.engines.eigen import Eigen
 from structgp.engines.kalman import Kalman
 from structgp.engines.space_time import SpaceTimeChains
 from structgp.engines.toeplitz import FourierToeplitz
+from structgp.engines.toeplitz_grid import ToeplitzLines
 
 N, M = 24, 7
 _RNG = np.random.default_rng(20240607)
@@ -159,4 +160,4 @@ OBSERVED_THROUGH = {
 ENGINES = {"dense": Cholesky(), Kalman.structure: Kalman()}
 
 # The same of those that ask for more: a grid, even spacing. Their laws stand in tests of their own.
-PARTICULAR = {engine.structure: engine for engine in (Eigen(), SpaceTimeChains(), FourierToeplitz())}
+PARTICULAR = {engine.structure: engine for engine in (Eigen(), SpaceTimeChains(), ToeplitzLines(), FourierToeplitz())}

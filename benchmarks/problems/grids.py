@@ -143,12 +143,12 @@ def declare(name: str, about: str, make: Callable[[int], Cells], sizes: tuple[in
 
 declare("grid-corners", "corners of a hypercube", cells(corners, 1.0), tuple(2**d for d in range(8, 21, 2)), (2**8,))
 declare("grid-picture", "two axes", cells(equal_axes(2), 0.1), (64**2, 256**2, 512**2, 1024**2), (32**2,))
-declare("grid-cube", "three axes", cells(equal_axes(3), 0.2), (16**3, 40**3, 100**3), (10**3,))
+declare("grid-cube", "three axes", cells(equal_axes(3), 0.2), (16**3, 40**3, 100**3, 216**3), (10**3,))
 declare(
     "grid-holes",
     "three axes, a quarter of the cells missing, product of Matérn-5/2",
     cells(equal_axes(3), 0.3, 0.25, "ProductMatern"),
-    (16**3, 40**3, 81**3),
+    (16**3, 40**3, 81**3, 216**3),
     (10**3,),
 )
 
@@ -177,6 +177,54 @@ def on_line(data: Cells, structure: str) -> Run:
 
 REGULAR.method("structgp")(lambda data: on_line(data, "toeplitz"))
 REGULAR.method("structgp dense")(lambda data: on_line(data, "dense"))
+
+GAPS = problem(
+    name="grid-line-gaps",
+    about="the same with a lengthscale of N/300 steps, a tenth of the values missing at random and gaps of seven lengthscales",
+    make=lambda N: line_with_gaps(N),
+    sizes=(10**4, 10**5, 10**6),
+    quick=(5000,),
+    score=score,
+    repeat=2,
+)
+
+
+def line_with_gaps(N: int) -> Cells:
+    rng = np.random.default_rng(3)
+    t, lengthscale = np.arange(float(N)), N / 300
+    y = np.sin(t / lengthscale) + 0.3 * rng.standard_normal(N)
+    missing = (t // (7 * lengthscale) % 5 == 2) | (rng.uniform(size=N) < 0.1)
+    return Cells((t,), np.where(missing, np.nan, y), lengthscale)
+
+
+GAPS.method("structgp")(lambda data: on_line(data, "toeplitz"))
+GAPS.method("structgp dense")(lambda data: on_line(data, "dense"))
+
+OUTPUTS = problem(
+    name="grid-outputs",
+    about="three outputs along an evenly spaced series, squared exponential: log evidence and its gradient, float64",
+    make=lambda N: Cells(
+        (np.arange(N / 3), np.arange(3.0)), np.ravel(np.sin(np.add.outer(np.arange(N // 3) / 50, np.arange(3.0)))), 30.0
+    ),
+    sizes=(3 * 10**3, 3 * 10**4, 3 * 10**5),
+    quick=(300,),
+    score=score,
+    repeat=2,
+)
+
+
+def several_outputs(data: Cells, structure: str) -> Run:
+    import structgp as sg
+
+    if structure != "toeplitz-grid" and len(data.y) > LARGEST_DENSE:
+        raise Unavailable(f"more than {LARGEST_DENSE} values do not go into one matrix here")
+    kernel = sg.Coregion.low_rank(3).on(1) * sg.SquaredExponential(data.lengthscale).on(0)
+    return objective(sg.GP(kernel, sg.Gaussian(0.1)), sg.Grid(*data.axes), data.y, structure)
+
+
+OUTPUTS.method("structgp")(lambda data: several_outputs(data, "toeplitz-grid"))
+OUTPUTS.method("structgp eigen")(lambda data: several_outputs(data, "kronecker"))
+OUTPUTS.method("structgp dense")(lambda data: several_outputs(data, "dense"))
 
 SPACE_TIME = problem(
     name="grid-space-time",

@@ -100,7 +100,7 @@ class Fitted:
                 found = marginals_of(self.gp, self.conditional, self.weights, grid, self._targets, None)
                 mean, variance = (np.asarray(part) for part in found)
             else:
-                mean, variance = self._in_chunks(functools.partial(marginals_of, part=part), Xs)
+                mean, variance = self._in_chunks(functools.partial(marginals_of, part=part), Xs, part)
         mean, variance = (self._over(X, values) for values in (self._shaped(mean), self._spread(variance)))
         return Prediction(mean, variance, self.likelihood, extra=self._extra(extra))
 
@@ -322,9 +322,9 @@ class Fitted:
                 "pass the same inputs in the same order"
             )
 
-    def _in_chunks(self, function: Any, Xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _in_chunks(self, function: Any, Xs: np.ndarray, part: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Run over the rows in pieces of a few sizes, so that nothing grows with their number and little is compiled."""
-        conditional = self.conditional.for_places(len(Xs))
+        conditional = self.conditional.for_places(Xs, part)
         size = int(2 ** np.clip(np.floor(np.log2(CHUNK_BYTES / (8 * max(conditional.row_size, 1)))), 4, 14))
         means, spreads = [np.zeros((0, self._targets))], [np.zeros(0)]
         for at in range(0, len(Xs), size):

@@ -161,12 +161,16 @@ def as_times(values: Float[np.ndarray, "N"]) -> Times:
     """Sort places on a line and see whether they are evenly spaced, to within rounding of the values themselves."""
     order = np.argsort(values, kind="stable")
     t = values[order]
-    gaps = np.diff(t)
-    tolerance = 4 * np.finfo(float).eps * np.abs(t).max()
-    regular = len(t) > 1 and gaps.min() > 0 and np.ptp(gaps) <= tolerance + 1e-12 * gaps.mean()
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    return Times(t, order, rank, bool(regular), bool(np.all(order[1:] > order[:-1])))
+    return Times(t, order, rank, evenly_spaced(t), bool(np.all(order[1:] > order[:-1])))
+
+
+def evenly_spaced(t: Float[np.ndarray, "N"]) -> bool:
+    """Whether ascending values have equal gaps."""
+    gaps = np.diff(t)
+    tolerance = 4 * np.finfo(float).eps * np.abs(t).max()
+    return len(t) > 1 and bool(gaps.min() > 0 and np.ptp(gaps) <= tolerance + 1e-12 * gaps.mean())
 
 
 def duplicates(inputs: Inputs) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from structgp.linalg import kronecker as kron
-from structgp.linalg import krylov, whitened
+from structgp.linalg import krylov, two_levels, whitened
 
 SIZES = (2, 3, 4)
 RNG = np.random.default_rng(5)
@@ -114,7 +114,7 @@ def with_holes(scales, w, h):
 
 def test_holes_and_their_gradient():
     """With every mode in the block nothing is left to chance."""
-    effort = whitened.Effort(modes=24, probes=0)
+    effort = two_levels.Effort(modes=24, probes=0)
     ours = lambda scales, w, h: evidence_like(whitened.log_det_and_gram(covariances(scales), w, h, effort))
     arguments = (jnp.array([1.0, 0.7, 1.3]), jnp.asarray(W), jnp.asarray(T))
     value, gradient = jax.value_and_grad(ours, (0, 1, 2))(*arguments)
@@ -126,15 +126,15 @@ def test_holes_and_their_gradient():
 @functools.cache
 def probed(modes, probes):
     """A small block, so that bounds are wide and probes have something to do."""
-    effort = whitened.Effort(modes=modes, probes=probes)
+    effort = two_levels.Effort(modes=modes, probes=probes)
     system = whitened.build(covariances([1.0, 0.7, 1.3]), jnp.asarray(W), effort)
-    return system, whitened.probe(system, effort)
+    return system, two_levels.probe(system, effort)
 
 
 def test_the_interval_holds_and_the_standard_error_is_honest():
     system, probe = probed(4, 64)
     exact = float(with_holes(jnp.array([1.0, 0.7, 1.3]), jnp.asarray(W), jnp.asarray(T))[0])
-    found = whitened.log_det_of(system, probe)
+    found = two_levels.log_det_of(system, probe)
     assert found.low < exact < found.high
     assert 0 < found.error < 0.2 * (found.high - found.low)
     assert abs(found.value - exact) < 4 * found.error
@@ -155,16 +155,16 @@ def test_variances_left_at_the_cells():
 def test_a_mask_that_factorises_needs_one_step():
     rows = np.array([1.0, 0.0, 1.0])  # one place of the second axis was never seen
     w = jnp.asarray(np.broadcast_to(20.0 * rows[None, :, None], SIZES))
-    effort = whitened.Effort(modes=1, probes=0, tolerance=1e-10)
+    effort = two_levels.Effort(modes=1, probes=0, tolerance=1e-10)
     system = whitened.build(covariances([1.0, 0.7, 1.3]), w, effort)
-    assert whitened.means(system, w * jnp.asarray(T), effort).steps.max() == 1
+    assert two_levels.means(system, w * jnp.asarray(T), effort).steps.max() == 1
 
 
 def test_many_axes_are_taken_together():
     """Five axes of two places: the block is built from three parts, and the answers are those of the whole matrix."""
     K = tuple(jnp.array([[1.0, r], [r, 1.0]]) for r in (0.9, 0.5, 0.3, 0.7, 0.8))
     w = jnp.asarray(RNG.uniform(0.0, 9.0, (2,) * 5))
-    effort = whitened.Effort(modes=32, probes=0)
+    effort = two_levels.Effort(modes=32, probes=0)
     log_det, gram = whitened.log_det_and_gram(K, w, w[None], effort)
     dense = np.asarray(whole(K))
     flat = np.ravel(w)

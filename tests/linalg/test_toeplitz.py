@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from structgp.linalg import toeplitz
+from structgp.linalg import lines, toeplitz, two_levels, whitened_line
 
 N = 60
 T = np.random.default_rng(3).standard_normal((2, N))
@@ -72,3 +72,82 @@ def test_against_levinson():
     np.testing.assert_allclose(
         toeplitz.solve(jnp.asarray(k), 0.2, jnp.asarray(T))[0], scipy.linalg.solve_toeplitz(column, T[0]), rtol=1e-8, atol=1e-10
     )
+
+
+W = np.where(np.arange(N) % 17 < 4, 0.0, np.linspace(2.0, 30.0, N))  # gaps, and noise that differs
+
+
+def evidence_like(log_det_and_gram):
+    """A function of log|C| and TᵀC⁻¹T in which every entry counts."""
+    log_det, gram = log_det_and_gram
+    weights = jnp.array([[1.0, 0.4], [0.4, -0.7]])[: len(gram), : len(gram)]
+    return log_det + jnp.sum(gram * weights)
+
+
+def with_gaps(scale, w, h):
+    """log|I + KW| and hᵀ(K⁻¹ + W)⁻¹h, written out."""
+    K = dense(lags(scale, N), 0.0)
+    B = jnp.eye(N) + w[:, None] * K
+    return jnp.linalg.slogdet(B)[1], h @ K @ jnp.linalg.solve(B, h.T)
+
+
+def as_waves(scale, w, h, effort):
+    beyond = lambda x: jnp.concatenate([x, jnp.zeros_like(x)], axis=-1)
+    values = whitened_line.eigenvalues(lags(scale, N + 1))
+    return whitened_line.log_det_and_gram(values, beyond(w), beyond(h), effort)
+
+
+def test_gaps_and_their_gradient():
+    """With every wave in the block nothing is left to chance; a circulant twice as long holds the covariance."""
+    effort = two_levels.Effort(modes=2 * N, probes=0, tolerance=1e-12)
+    arguments = (jnp.asarray(3.0), jnp.asarray(W), jnp.asarray(W * T))
+    value, gradient = jax.value_and_grad(lambda *a: evidence_like(as_waves(*a, effort)), (0, 1, 2))(*arguments)
+    expected, slope = jax.value_and_grad(lambda *a: evidence_like(with_gaps(*a)), (0, 1, 2))(*arguments)
+    np.testing.assert_allclose(value, expected, rtol=1e-11)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9), gradient, slope)
+
+
+def test_few_waves_leave_an_interval_and_probes_fill_it():
+    """The true value lies in the interval and within the reported error; more probes bring gradients to the truth."""
+    w = jnp.concatenate([jnp.asarray(W), jnp.zeros(N)])
+    effort = two_levels.Effort(modes=10, probes=64)
+    line = whitened_line.build(whitened_line.eigenvalues(lags(3.0, N + 1)), w, effort)
+    probed = two_levels.probe(line, effort)
+    found, exact = two_levels.log_det_of(line, probed), float(with_gaps(3.0, W, jnp.asarray(T))[0])
+    assert found.low < exact < found.high
+    assert 0 < found.error < 0.2 * (found.high - found.low)
+    assert abs(found.value - exact) < 4 * found.error
+    K = np.asarray(dense(lags(3.0, N), 0.0))
+    variance = np.diagonal(K @ np.linalg.inv(np.eye(N) + W[:, None] * K))
+    error = lambda p: np.abs(np.asarray(whitened_line.variances(line, p))[:N] - variance).max()
+    assert error(probed) < 0.5 * error(probed._replace(solved=probed.easy))
+    slope = jax.grad(lambda s: as_waves(s, jnp.asarray(W), jnp.asarray(T), effort)[0])(3.0)
+    expected = jax.grad(lambda s: with_gaps(s, jnp.asarray(W), jnp.asarray(T))[0])(3.0)
+    np.testing.assert_allclose(slope, expected, rtol=0.05)
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_lines_of_a_grid_and_their_gradient(columns):
+    """A short axis of three places, one of them twice, so that eigenvalues vanish and coincide; several columns or one."""
+    gaps = np.abs(np.subtract.outer([0.0, 0.7, 0.7, 2.0], [0.0, 0.7, 0.7, 2.0]))
+    Y = jnp.asarray(np.random.default_rng(1).standard_normal((columns, 12, 4)))
+
+    def toeplitz_lines(k, gamma, noise, turned):
+        log_dets, grams = jax.lax.map(lambda one: toeplitz.log_det_and_gram(one[0] * k, noise, one[1]), (gamma, turned))
+        return jnp.sum(log_dets), jnp.sum(grams, axis=0)
+
+    def ours(scales, noise, Y):
+        k = lags(scales[0], toeplitz.lags_needed(12))
+        return evidence_like(lines.log_det_and_gram(toeplitz_lines, k, jnp.exp(-gaps / scales[1]), noise, Y))
+
+    def written_out(scales, noise, Y):
+        steps = np.abs(np.subtract.outer(np.arange(12), np.arange(12)))
+        C = jnp.kron(lags(scales[0], 12)[steps], jnp.exp(-gaps / scales[1])) + noise * jnp.eye(48)
+        flat = Y.reshape(columns, -1)
+        return evidence_like((jnp.linalg.slogdet(C)[1], flat @ jnp.linalg.solve(C, flat.T)))
+
+    arguments = (jnp.array([1.5, 0.8]), jnp.asarray(0.3), Y)
+    value, gradient = jax.value_and_grad(ours, (0, 1, 2))(*arguments)
+    expected, slope = jax.value_and_grad(written_out, (0, 1, 2))(*arguments)
+    np.testing.assert_allclose(value, expected, rtol=1e-8)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-8), gradient, slope)

@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..inputs import Grid, Inputs
+from ..inputs import Grid, Inputs, as_inputs
 from ..kernels.algebra import Kernel
 from ..linalg import kronecker as kron
-from ..linalg import whitened
+from ..linalg import two_levels, whitened
 from ..linalg.cholesky import log_sum
 from ..posterior import Data, Marginals, Model, Sites
 from ..structure.base import No
@@ -30,11 +30,13 @@ from .grid_seen import FEW, SeenCells
 from .grids import GridConditional, contract, cross, every_cell, factor_sizes, joint_draws, layout, rows_of
 
 WHOLE = 2500  # cells up to which the preconditioner is the whole matrix
-LEARNING = whitened.Effort(modes=1000, probes=4)
+LEARNING = two_levels.Effort(modes=1000, probes=4)
 FINAL = {"modes": 2000, "probes": 8}  # what is spent on top when the parameters are settled
 EXACT = 200  # places up to which each variance is solved for
 CHECKED = 16  # cells that tell how good the quick variances are
 GRAIN = 0.1  # the same probes throughout make a smooth function, but not quite that of its gradient
+GLIMPSE = 1200  # cells of which a dense fit tells where to begin a climb
+BLOCK = 2  # cells along each side of the blocks that these come in
 STEPS = 12  # of conjugate gradients, typically
 
 
@@ -47,13 +49,13 @@ class KrylovConditional(GridConditional):
 
     structure: Kronecker
     system: whitened.System
-    probed: whitened.Probed
+    probed: two_levels.Probed
     shift: Float[Array, "C *sizes"]
     z: Float[Array, "C *sizes"]
-    log_det: whitened.LogDet
+    log_det: two_levels.LogDet
     gram: Float[Array, "C C"]
     variance_error: Float[Array, ""]  # relative, the largest of the cells that were looked at
-    effort: whitened.Effort = eqx.field(static=True)
+    effort: two_levels.Effort = eqx.field(static=True)
     natural: bool = eqx.field(static=True)
     quick: bool = eqx.field(static=True, default=False)
 
@@ -71,14 +73,14 @@ class KrylovConditional(GridConditional):
     def log_det_error(self) -> Float[Array, ""]:
         return self.log_det.error
 
-    def for_places(self, count: int) -> KrylovConditional:
-        return dataclasses.replace(self, quick=count > EXACT)
+    def for_places(self, X: np.ndarray, part: int | None = None) -> KrylovConditional:
+        return dataclasses.replace(self, quick=len(X) > EXACT)
 
     def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         return (
             (self.log_det.value, self.gram)
             if self.natural
-            else _of_values(self.log_det.value, self.gram, self.system.w, self.shift)
+            else of_values(self.log_det.value, self.gram, self.system.w, self.shift)
         )
 
     def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
@@ -98,7 +100,7 @@ class KrylovConditional(GridConditional):
     def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
         white = self._whitened(rows_of(self.structure, X, None)[0])
         V = every_cell(white)
-        solved = self.system.solve(V.reshape(len(V), *self.system.w.shape), self.effort).x.reshape(V.shape)
+        solved = two_levels.solve(self.system, V.reshape(len(V), *self.system.w.shape), self.effort).x.reshape(V.shape)
         left = V @ solved.T
         return contract(white, self.z), covariance(self.kernel, X, X) - V @ V.T + 0.5 * (left + left.T)
 
@@ -111,7 +113,7 @@ class KrylovConditional(GridConditional):
         of_prior, of_noise = jax.random.split(key)
         here, new = joint_draws(self.structure, there, of_prior, n)
         h = w * here + jnp.sqrt(w) * jax.random.normal(of_noise, here.shape)
-        z = whitened.means(self.system, h, self.effort).z
+        z = two_levels.means(self.system, h, self.effort).z
         return there.from_grid(new - kron.products(self._whitened(cross(there, self.structure)), z))
 
     def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
@@ -126,27 +128,21 @@ class KrylovConditional(GridConditional):
 
     def _exact(self, white: tuple[Float[Array, "G"], ...]) -> Float[Array, ""]:
         """vᵀH⁻¹v for one place."""
-        return _left(self.system, kron.outer(white), self.effort)
+        return two_levels.left_of(self.system, kron.outer(white), self.effort)
 
     def _quick(self, white: list[Float[Array, "M G"]]) -> Float[Array, "M"]:
         """vᵀP⁻¹v and what the probes add to it, for many places."""
-        system, easy = self.system, self.probed.easy
-        rest = contract(kron.squared(white), ((1 - system.inside) / system.diagonal)[None])[:, 0]
-        index = jnp.unravel_index(system.modes, system.w.shape)
+        levels, easy = self.system.levels, self.probed.easy
+        rest = contract(kron.squared(white), ((1 - levels.inside) / levels.diagonal)[None])[:, 0]
+        index = jnp.unravel_index(levels.modes, self.system.w.shape)
         block = math.prod(V[:, i] for V, i in zip(white, index, strict=True))
-        found = rest + jnp.sum((block @ system.inverse) * block, axis=1)
+        found = rest + jnp.sum((block @ levels.inverse) * block, axis=1)
         if not len(easy):
             return found
         return found + jnp.mean(contract(white, self.probed.solved - easy) * contract(white, easy), axis=1)
 
 
-def _left(system: whitened.System, v: Float[Array, "*sizes"], effort: whitened.Effort) -> Float[Array, ""]:
-    """vᵀH⁻¹v = 2vᵀx − xᵀHx, so that an error of x counts squared."""
-    x = system.solve(v[None], effort).x[0]
-    return 2 * jnp.sum(v * x) - jnp.sum(x * system.apply(x))
-
-
-def _of_values(log_det: Array, gram: Array, w: Array, shift: Array) -> tuple[Array, Array]:
+def of_values(log_det: Array, gram: Array, w: Array, shift: Array) -> tuple[Array, Array]:
     """log|C| and TᵀC⁻¹T of values T = h/w seen with noise, from log|I + KW| and hᵀΣh."""
     T = jnp.where(w > 0, shift / jnp.where(w > 0, w, 1.0), 0.0)
     return log_det - log_sum(jnp.ravel(w)), T.reshape(len(T), -1) @ shift.reshape(len(T), -1).T - gram
@@ -155,7 +151,7 @@ def _of_values(log_det: Array, gram: Array, w: Array, shift: Array) -> tuple[Arr
 class Krylov(Engine):
     """Kernels that factor over the axes of a grid, with a precision for each cell, 0 for a hole."""
 
-    effort: whitened.Effort = eqx.field(static=True, default=LEARNING)
+    effort: two_levels.Effort = eqx.field(static=True, default=LEARNING)
     whole: bool = eqx.field(static=True, default=False)
 
     name: ClassVar[str] = "Krylov"
@@ -196,24 +192,39 @@ class Krylov(Engine):
         few = gaussian and int(np.sum(data.seen)) <= FEW  # type: ignore[union-attr]
         return SeenCells(int(np.sum(data.seen))) if few else Krylov()  # type: ignore[union-attr]
 
+    def glimpse(self, inputs: Inputs, data: Data) -> tuple[Inputs, Data] | None:
+        """Small blocks of cells all over the grid: their neighbours tell short lengthscales, their distances long ones."""
+        if self.whole:
+            return None
+        assert isinstance(inputs, Grid)
+        seen = np.flatnonzero(data.seen)
+        cells = seen if inputs.cells is None else np.asarray(inputs.cells)[seen]
+        blocks = np.stack(np.unravel_index(cells, inputs.shape)) // BLOCK
+        _, number, sizes = np.unique(np.ravel_multi_index(tuple(blocks), inputs.shape), return_inverse=True, return_counts=True)
+        order = np.random.default_rng(0).permutation(len(sizes))
+        taken = order[: 1 + np.searchsorted(np.cumsum(sizes[order]), GLIMPSE)]
+        rows = seen[np.isin(number, taken)]
+        some = jax.tree.map(lambda values: np.asarray(values)[rows], data)
+        return as_inputs(np.asarray(inputs.points)[rows]), some
+
     def log_det_and_gram(self, structure: Kronecker, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         w, h = _on_cells(structure, sites)
         log_det, gram = whitened.log_det_and_gram(structure.matrices(), w, h, self.effort)
-        return (log_det, gram) if sites.natural else _of_values(log_det, gram, w, h)
+        return (log_det, gram) if sites.natural else of_values(log_det, gram, w, h)
 
     def marginals(self, structure: Kronecker, sites: Sites) -> Marginals:
         w, h = _on_cells(structure, sites)
         system = whitened.build(structure.matrices(), w, self.effort)
-        probed, found = whitened.probe(system, self.effort), whitened.means(system, h, self.effort)
+        probed, found = two_levels.probe(system, self.effort), two_levels.means(system, h, self.effort)
         variance = structure.from_grid(whitened.variances(system, system.factors, probed)[None])[:, 0]
-        return Marginals(structure.from_grid(found.mean), variance, whitened.log_det_of(system, probed).value, found.gram)
+        return Marginals(structure.from_grid(found.mean), variance, two_levels.log_det_of(system, probed).value, found.gram)
 
     def condition(self, structure: Kronecker, sites: Sites) -> KrylovConditional:
         effort = self.effort if self.whole else self.effort._replace(**FINAL)
         w, h = _on_cells(structure, sites)
         system = whitened.build(structure.matrices(), w, effort)
-        probed, found = whitened.probe(system, effort, seed=whitened.SEED + 1), whitened.means(system, h, effort)
-        log_det = whitened.log_det_of(system, probed)
+        probed, found = two_levels.probe(system, effort, seed=two_levels.SEED + 1), two_levels.means(system, h, effort)
+        log_det = two_levels.log_det_of(system, probed)
         probed, error = (probed, jnp.zeros(())) if self.whole else _looked_at(system, probed, effort)
         return KrylovConditional(structure, system, probed, h, found.z, log_det, found.gram, error, effort, sites.natural)
 
@@ -226,14 +237,14 @@ def _on_cells(structure: Kronecker, sites: Sites) -> tuple[Float[Array, "*sizes"
 
 
 def _looked_at(
-    system: whitened.System, probed: whitened.Probed, effort: whitened.Effort
-) -> tuple[whitened.Probed, Float[Array, ""]]:
+    system: whitened.System, probed: two_levels.Probed, effort: two_levels.Effort
+) -> tuple[two_levels.Probed, Float[Array, ""]]:
     """Whether the probes make quick variances better, and how good these are, by the variances of some cells."""
     sizes = system.w.shape
     cells = np.random.default_rng(0).integers(0, math.prod(sizes), CHECKED)
     index = np.unravel_index(cells, sizes)
     rows = tuple(F[i] for F, i in zip(system.factors, index, strict=True))
-    exact = jax.lax.map(lambda row: _left(system, kron.outer(row), effort), rows)
+    exact = jax.lax.map(lambda row: two_levels.left_of(system, kron.outer(row), effort), rows)
     error = lambda p: jnp.max(jnp.abs(jnp.ravel(whitened.variances(system, system.factors, p))[cells] / exact - 1))
     alone = probed._replace(solved=probed.easy)
     of_both, of_one = error(probed), error(alone)

@@ -1,10 +1,6 @@
 """Space and time, all of it seen with one noise level: the places turned to their eigenvectors, each of them a chain in time.
 
-With K_s = UΓUᵀ over the places, C = K_t ⊗ K_s + noise·I falls into one chain γ_jK_t + noise·I for each eigenvector: linear in
-the number of times. The derivative in K_s never meets that of an eigendecomposition: with U held, N = UᵀK_sU enters by its
-diagonal γ, and beside the diagonal, where it is zero, by its slope,
-
-    d(TᵀC⁻¹T) = −Σ_{i≠j} dN_ij α̃_iᵀK_t α̃_j,   K_t α̃_j = (T̃_j − noise·α̃_j)/γ_j.
+Linear in the number of times. With holes or unequal noise one filter runs for all places, while their states are few.
 """
 
 from __future__ import annotations
@@ -19,10 +15,9 @@ from jaxtyping import Array, Float
 
 from ..inputs import Grid, Inputs
 from ..kernels.algebra import Kernel
-from ..linalg import chains, kalman, kalman_places
-from ..linalg import kronecker as kron
+from ..linalg import chains, kalman, kalman_places, lines
 from ..linalg.cholesky import log_sum
-from ..linalg.whitened import LogDet
+from ..linalg.two_levels import LogDet
 from ..posterior import Data, Model, Sites
 from ..structure.base import No
 from ..structure.space_time import SpaceTime, space_time
@@ -70,7 +65,9 @@ class SpaceTimeChains(Engine):
 
     def log_det_and_gram(self, structure: SpaceTime, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         table = structure.spread(structure.grid.to_grid(sites.targets))
-        return chains_evidence(structure.chain, structure.gaps(), structure.places(), noise_of(sites), table)
+        return lines.log_det_and_gram(
+            all_chains, (structure.chain, structure.gaps()), structure.places(), noise_of(sites), table
+        )
 
     def condition(self, structure: SpaceTime, sites: Sites) -> EigenConditional:
         # One eigendecomposition along time as well: predictions anywhere then cost a few products.
@@ -138,32 +135,12 @@ def _or_nothing(form: SpaceTime | No) -> Any:
     return () if isinstance(form, No) else form
 
 
-def chains_evidence(
-    chain: chains.Chain, gaps: Float[Array, "T"], K: Float[Array, "S S"], noise: Float[Array, ""], Y: Float[Array, "C T S"]
+def all_chains(
+    line: tuple[chains.Chain, Array], gamma: Float[Array, "S"], noise: Float[Array, ""], turned: Float[Array, "S C T"]
 ) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
-    """log|C| and YᵀC⁻¹Y for C = K_t ⊗ K + noise·I, differentiable in everything."""
-    U = jax.lax.stop_gradient(kron.eigen([K]).vectors[0])
-    N = U.T @ K @ U
-    gamma = jnp.maximum(jnp.diagonal(N), 0.0)
-    turned = jnp.moveaxis(Y @ U, 2, 0)  # (S, C, T)
+    """log|C| and the gram of independent chains that differ in their variance, all seen with one noise level."""
+    chain, gaps = line
     precision = jnp.full(len(gaps), 1.0) / noise
     one = lambda g, y: kalman.evidence(chains.Scaled(chain, g), gaps, precision, y.T, accurate=True)
-
-    def summed(turned: Array) -> tuple[Array, tuple[Array, Array]]:
-        log_dets, grams = jax.vmap(one)(gamma, turned)
-        total = jnp.sum(grams, axis=0)
-        return jnp.trace(total), (jnp.sum(log_dets), total)
-
-    slope, (log_det, gram) = jax.grad(summed, has_aux=True)(turned)
-    alpha = jax.lax.stop_gradient(0.5 * slope)
-    return log_det, gram - _beside(N, alpha, jax.lax.stop_gradient((turned, noise, gamma)))
-
-
-def _beside(N: Float[Array, "S S"], alpha: Float[Array, "S C T"], held: tuple[Array, Array, Array]) -> Float[Array, "C C"]:
-    """Σ_{i≠j} N_ij α_iᵀK_t α_j, which is zero but has a slope; K_t α_j from the larger of two eigenvalues."""
-    turned, noise, gamma = held
-    told = gamma > 0
-    onward = jnp.where(told[:, None, None], (turned - noise * alpha) / jnp.where(told, gamma, 1.0)[:, None, None], 0.0)
-    pairs = jnp.einsum("ict,jet->ceij", alpha, onward)
-    pairs = jnp.where(gamma[:, None] <= gamma[None, :], pairs, jnp.transpose(pairs, (1, 0, 3, 2)))
-    return jnp.einsum("ij,ceij->ce", N * (1 - jnp.eye(len(N))), pairs)
+    log_dets, grams = jax.vmap(one)(gamma, turned)
+    return jnp.sum(log_dets), jnp.sum(grams, axis=0)

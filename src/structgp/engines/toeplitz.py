@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import ClassVar
 
@@ -20,8 +21,10 @@ from ..structure.dense import covariance, typical_variance, variances
 from ..structure.toeplitz import Toeplitz, toeplitz
 from .base import Cost, Engine, draw
 from .cholesky import Cholesky
+from .toeplitz_holes import FourierHoles, waves_needed
 
 LOWEST_NOISE = 1e-8  # in units of the prior variance: below, conjugate gradients take too many steps
+SMALL = 4000  # times up to which gaps and unequal noise go to the whole matrix
 LARGEST = 30_000  # times of which the whole covariance matrix can be had
 OVERHEAD = 1e8  # flops that many small transforms are worth, so that short series go to the whole matrix
 
@@ -36,6 +39,7 @@ class ToeplitzConditional(Conditional):
     first: Float[Array, "N"]
     log_det: Float[Array, ""]
     error: Float[Array, ""]
+    own: bool = eqx.field(static=True, default=False)  # predictions are asked for at its own times only
 
     @property
     def kernel(self) -> Kernel:
@@ -44,17 +48,23 @@ class ToeplitzConditional(Conditional):
 
     @property
     def row_size(self) -> int:
-        return 8 * self.alpha.shape[1]
+        return 1 if self.own else 8 * self.alpha.shape[1]
 
     @property
     def log_det_error(self) -> Float[Array, ""]:
         return self.error
+
+    def for_places(self, X: np.ndarray, part: int | None = None) -> ToeplitzConditional:
+        return dataclasses.replace(self, own=part is None and self.structure.holds(X))
 
     def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         gram = self.T @ self.alpha.T
         return self.log_det, 0.5 * (gram + gram.T)
 
     def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+        if self.own:
+            places, left = self.structure.numbers(X), self.noise * (1 - self.noise * linalg.inverse_diagonal(self.first))
+            return (self.T - self.noise * self.alpha)[:, places].T, jnp.maximum(left, 0.0)[places]
         kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
         Ks = covariance(kernel, X, self.structure.t[:, None])
         explained = jnp.sum(Ks * self._solve(Ks), axis=1)
@@ -92,7 +102,7 @@ class FourierToeplitz(Engine):
         return Cost(flops=OVERHEAD + 500 * N * math.log2(2 * N), bytes=8 * (6 * linalg.lags_needed(N) + 30 * N))
 
     def note(self, kernel: Kernel) -> str:
-        return "one noise level at all times; else Cholesky"
+        return "one noise level at all times; else Fourier or Cholesky"
 
     def matrix_rows(self, inputs: Inputs) -> int:
         return 0
@@ -105,12 +115,20 @@ class FourierToeplitz(Engine):
             return FourierToeplitz("noise so low asks for the whole matrix") if low else self
         if bool(np.all(data.seen)) and np.ptp(np.asarray(data.noise)) == 0:
             return self
-        if len(inputs) > LARGEST:
-            raise ValueError(
-                f"some of the {len(inputs)} times have no value, or a noise of their own: this asks for the whole covariance "
-                "matrix, which is too large; approximate='state-space' takes such series"
-            )
-        return Cholesky()
+        return self._with_holes(model, inputs, data)
+
+    def _with_holes(self, model: Model, inputs: Times, data: Data) -> Engine:
+        """The whole matrix while it is small; then the waves, if these are few or the matrix is too large."""
+        form = self.form(model.kernel, inputs)
+        needed = None if isinstance(form, No) or len(inputs) <= SMALL else waves_needed(model, form, data)
+        if needed is not None and (needed.enough or len(inputs) > LARGEST):
+            return FourierHoles(needed)
+        if len(inputs) <= LARGEST:
+            return Cholesky()
+        raise ValueError(
+            f"some of the {len(inputs)} times have no value, or a noise of their own, and this kernel does not fade: this asks "
+            "for the whole covariance matrix, which is too large; approximate='state-space' takes such series"
+        )
 
     def log_det_and_gram(self, structure: Toeplitz, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         k = structure.lags(linalg.lags_needed(len(structure.t)))

@@ -3,9 +3,9 @@
 An array over a grid has shape (G₁, …, G_D), last axis fastest; several such arrays are stacked in front. A product turns one
 axis at a time,
 
-    X ← (A_d X)ᵀ,   X of shape (G_d, rest),
+    X ← A_d Xᵀ,   X of shape (rest, G_d),
 
-and after D turns the axes stand in their order again: no axis is ever copied into place.
+from the last to the first, and after D turns the axes stand in their order again: no axis is ever copied into place.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Matrices = Sequence[Float[Array, "A G"]]
 
 def product(matrices: Matrices, X: Float[Array, "*grid"]) -> Float[Array, "*grid"]:
     """(⊗A_d) x, for matrices that may be rectangular."""
-    for A in matrices:
-        X = jnp.einsum("gr,ag->ra", X.reshape(A.shape[1], -1), A)
+    for A in reversed(matrices):
+        X = jnp.einsum("rg,ag->ar", X.reshape(-1, A.shape[1]), A)
     return X.reshape(tuple(A.shape[0] for A in matrices))
 
 

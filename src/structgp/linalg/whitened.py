@@ -6,14 +6,8 @@ coordinates z of f = Fz are white:
     H z = Fᵀh,   H = I + FᵀWF,   mean = Σh = F z,   α = h − W mean,   log|I + KW| = log|H|,   Σ = (K⁻¹ + W)⁻¹ = F H⁻¹Fᵀ.
 
 The factors F_d = Q_dΛ_d^{½}V_d are turned (V_d) so that Fᵀ diag(⊗w_d) F is diagonal for the marginal means w_d of w. A mask
-that factorises is then solved at once. The preconditioner P is H on the r modes that matter most, and its diagonal on the
-others. For any choice of modes S,
-
-    log|H_SS| ≤ log|H| ≤ log|H_SS| + Σ_{i∉S} log H_ii,
-
-and the upper end is corrected by probes with E[uuᵀ] = P: E[zᵀ log(P^{-½}HP^{-½}) z] with u = P^{½}z, from the coefficients of
-the conjugate gradients that solve Hx = u. The same solutions give H⁻¹ − P⁻¹ = E[(x − P⁻¹u)(P⁻¹u)ᵀ] for the gradient and for
-variances, with P⁻¹ exact, so that little is left to chance. Nothing is differentiated through an eigendecomposition:
+that factorises is then solved at once. `two_levels` has the preconditioner, the bounds of log|H| and the probes. Nothing is
+differentiated through an eigendecomposition:
 
     ∂log|H|/∂K_d = F_d⁻ᵀ Φ_d F_d⁻¹,   Φ_d the partial trace of I − H⁻¹ over the other axes.
 """
@@ -32,23 +26,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from . import kronecker as kron
-from .krylov import Solved, conjugate_gradients, log_form
+from .two_levels import Effort, Probed, TwoLevels, log_det_of, means, probe
 
-SEED = 20  # of the probes, which stay the same while parameters are learned
-KEPT = 64  # coefficients of conjugate gradients that are remembered for a logarithm
 NEGLIGIBLE = 1e-9  # eigenvalues of an axis below this part of what the data could tell are left out of inverses
 FACTORS = 3  # into how many parts the axes are taken together for the dense block
-
-
-class Effort(NamedTuple):
-    """How much is spent: modes in the dense block, numbers held to build it, probes, and when conjugate gradients stop."""
-
-    modes: int = 1000
-    numbers: int = 30_000_000
-    probes: int = 4
-    tolerance: float = 1e-8
-    most: int = 1000
-    gap: float = 0.02  # an interval for log|C| shorter than this is an answer: no probes are used
 
 
 class Chosen(NamedTuple):
@@ -60,42 +41,26 @@ class Chosen(NamedTuple):
 
 
 class System(NamedTuple):
-    """H in white coordinates, and its preconditioner."""
+    """H in white coordinates over a grid, and what stands for it."""
 
     parts: kron.Spectral
     factors: tuple[Float[Array, "G G"], ...]  # F_d
     turns: tuple[Float[Array, "G G"], ...]  # V_d
     w: Float[Array, "*sizes"]
-    diagonal: Float[Array, "*sizes"]  # of H
-    inside: Float[Array, "*sizes"]  # 1 for the modes of the block, else 0
     chosen: Chosen
-    root: Float[Array, "r r"]  # the Cholesky factor of H_SS
-    inverse: Float[Array, "r r"]  # of H_SS
+    levels: TwoLevels
 
-    @property
-    def modes(self) -> Int[Array, "r"]:
-        """The flat indices of the modes of the block."""
-        return self.chosen.modes
+    def spread(self, z: Float[Array, "C *sizes"]) -> Float[Array, "C *sizes"]:
+        """F z for several z."""
+        return kron.products(self.factors, z)
+
+    def gather(self, x: Float[Array, "C *sizes"]) -> Float[Array, "C *sizes"]:
+        """Fᵀx for several x."""
+        return kron.products(kron.transposed(self.factors), x)
 
     def apply(self, z: Float[Array, "*sizes"]) -> Float[Array, "*sizes"]:
         """H z."""
         return z + kron.product(kron.transposed(self.factors), self.w * kron.product(self.factors, z))
-
-    def precondition(self, r: Float[Array, "*sizes"]) -> Float[Array, "*sizes"]:
-        """P⁻¹ r."""
-        flat = jnp.ravel(r)
-        block = self.inverse @ flat[self.modes]
-        return (flat / jnp.ravel(self.diagonal)).at[self.modes].set(block).reshape(r.shape)
-
-    def solve(self, b: Float[Array, "C *sizes"], effort: Effort) -> Solved:
-        """H⁻¹b for each b."""
-        one = lambda b: conjugate_gradients(self.apply, self.precondition, b, effort.tolerance, effort.most, KEPT)
-        return jax.lax.map(one, b)
-
-    def interval(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """A lower and an upper bound of log|H|."""
-        low = 2 * jnp.sum(jnp.log(jnp.diagonal(self.root)))
-        return low, low + jnp.sum((1 - self.inside) * jnp.log(self.diagonal))
 
     def inverse_factors(self) -> list[Float[Array, "G G"]]:
         """F_d⁻¹, with zeros for what is too small to be told from nothing."""
@@ -117,11 +82,8 @@ def build(matrices: Sequence[Float[Array, "G G"]], w: Float[Array, "*sizes"], ef
     factors = tuple(F @ V for F, V in zip(parts.root(), turns, strict=True))
     chosen = _choose(strengths, effort)
     H = jnp.eye(len(chosen.modes)) + _block(factors, chosen, w)
-    root = jnp.linalg.cholesky(H)
-    half = jax.scipy.linalg.solve_triangular(root, jnp.eye(len(root)), lower=True)
     diagonal = 1 + kron.product(kron.transposed(kron.squared(factors)), w)
-    inside = jnp.zeros(w.size).at[chosen.modes].set(1.0).reshape(w.shape)
-    return System(parts, factors, turns, w, diagonal, inside, chosen, root, half.T @ half)
+    return System(parts, factors, turns, w, chosen, TwoLevels.of(chosen.modes, H, diagonal))
 
 
 def _turned(parts: kron.Spectral, w: Float[Array, "*sizes"], d: int) -> tuple[Float[Array, "G"], Float[Array, "G G"]]:
@@ -196,90 +158,17 @@ def _block(factors: Sequence[Float[Array, "A G"]], chosen: Chosen, w: Float[Arra
     return jnp.ravel(X)[index]
 
 
-class Probed(NamedTuple):
-    """What the probes say: P⁻¹u, H⁻¹u, the correction of the upper bound of log|H| from each, and whether any was needed."""
-
-    easy: Float[Array, "p *sizes"]
-    solved: Float[Array, "p *sizes"]
-    corrections: Float[Array, "p"]
-
-
-def probe(system: System, effort: Effort, seed: int = SEED) -> Probed:
-    """Solve for random right-hand sides with covariance P, unless the bounds of log|H| are close already."""
-    if not effort.probes:
-        nothing = jnp.zeros((0, *system.w.shape))
-        return Probed(nothing, nothing, jnp.zeros(0))
-    signs = jax.random.rademacher(jax.random.key(seed), (effort.probes, *system.w.shape), dtype=system.w.dtype)
-    roots = jnp.sqrt(system.diagonal)
-    easy, right = jax.lax.map(lambda z: _halves(system, z, roots), signs)
-    low, high = system.interval()
-
-    def run() -> tuple[Array, Array]:
-        solved = system.solve(right, effort)
-        return solved.x, system.w.size * jax.vmap(log_form)(solved)
-
-    x, corrections = jax.lax.cond(high - low > effort.gap, run, lambda: (easy, jnp.zeros(effort.probes)))
-    return Probed(easy, x, corrections)
-
-
-def _halves(system: System, z: Float[Array, "*sizes"], roots: Float[Array, "*sizes"]) -> tuple[Array, Array]:
-    """P^{-½}z and P^{½}z."""
-    flat, spread = jnp.ravel(z), jnp.ravel(roots)
-    block = flat[system.modes]
-    lower = jax.scipy.linalg.solve_triangular(system.root, block, lower=True, trans="T")
-    easy = (flat / spread).at[system.modes].set(lower)
-    right = (flat * spread).at[system.modes].set(system.root @ block)
-    return easy.reshape(z.shape), right.reshape(z.shape)
-
-
-class LogDet(NamedTuple):
-    """log|H|: the estimate, its standard error by the probes, and the interval in which it lies for certain."""
-
-    value: Float[Array, ""]
-    error: Float[Array, ""]
-    low: Float[Array, ""]
-    high: Float[Array, ""]
-
-
-def log_det_of(system: System, probed: Probed) -> LogDet:
-    """The upper bound, corrected by the probes, and never outside the interval."""
-    low, high = system.interval()
-    count = len(probed.corrections)
-    if count < 2:
-        return LogDet(high, high - low, low, high)
-    error = jnp.std(probed.corrections, ddof=1) / math.sqrt(count)
-    return LogDet(jnp.clip(high + jnp.mean(probed.corrections), low, high), error, low, high)
-
-
 def variances(system: System, rows: Sequence[Float[Array, "A G"]], probed: Probed) -> Float[Array, "*cells"]:
     """diag(V H⁻¹Vᵀ) for V = ⊗rows, the variance left at the cells of a grid: that of P, and what the probes add to it."""
-    rest = kron.product(kron.squared(rows), (1 - system.inside) / system.diagonal)
+    levels = system.levels
+    rest = kron.product(kron.squared(rows), (1 - levels.inside) / levels.diagonal)
     # The adjoint of w ↦ H_SS spreads an r × r matrix over the cells.
     cells = jnp.zeros(tuple(len(R) for R in rows))
-    found = rest + jax.vjp(functools.partial(_block, rows, system.chosen), cells)[1](system.inverse)[0]
+    found = rest + jax.vjp(functools.partial(_block, rows, system.chosen), cells)[1](levels.inverse)[0]
     if not len(probed.easy):
         return found
     spread = kron.products(rows, probed.solved - probed.easy) * kron.products(rows, probed.easy)
     return found + jnp.mean(spread, axis=0)
-
-
-class Means(NamedTuple):
-    """Σh for several shifts h, Σ = (K⁻¹ + W)⁻¹: in white coordinates, at the cells, and hᵀΣh."""
-
-    z: Float[Array, "C *sizes"]
-    mean: Float[Array, "C *sizes"]
-    gram: Float[Array, "C C"]
-    steps: Int[Array, "C"]
-
-
-def means(system: System, h: Float[Array, "C *sizes"], effort: Effort) -> Means:
-    """Solve for the means; hᵀΣh = 2hᵀFz − zᵀHz is the greatest value of a quadratic form: an error of z counts squared."""
-    solved = system.solve(kron.products(kron.transposed(system.factors), h), effort)
-    mean = kron.products(system.factors, solved.x)
-    flat = lambda X: X.reshape(len(X), -1)
-    once = flat(h) @ flat(mean).T
-    again = flat(solved.x) @ flat(solved.x).T + flat(system.w * mean) @ flat(mean).T
-    return Means(solved.x, mean, once + once.T - again, solved.steps)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
@@ -318,13 +207,13 @@ log_det_and_gram.defvjp(_forward, _backward)
 
 def _partial_trace(system: System, probed: Probed, d: int) -> Float[Array, "G G"]:
     """Φ_d, the trace of I − H⁻¹ over all axes but d."""
-    sizes = system.w.shape
-    diagonal = kron.sum_to_axis((1 - system.inside) * (system.diagonal - 1) / system.diagonal, d)
-    index = list(jnp.unravel_index(system.modes, sizes))
+    sizes, levels = system.w.shape, system.levels
+    diagonal = kron.sum_to_axis((1 - levels.inside) * (levels.diagonal - 1) / levels.diagonal, d)
+    index = list(jnp.unravel_index(levels.modes, sizes))
     own = jax.nn.one_hot(index[d], sizes[d], dtype=diagonal.dtype)
     index[d] = jnp.zeros_like(index[d])
     others = jnp.ravel_multi_index(index, sizes, mode="clip")
-    block = jnp.where(others[:, None] == others[None, :], jnp.eye(len(others)) - system.inverse, 0.0)
+    block = jnp.where(others[:, None] == others[None, :], jnp.eye(len(others)) - levels.inverse, 0.0)
     pairs = zip(probed.easy - probed.solved, probed.easy, strict=True)
     noisy = sum(kron.product_along(difference, easy, d) for difference, easy in pairs) / max(len(probed.easy), 1)
     total = jnp.diag(diagonal) + own.T @ block @ own + noisy

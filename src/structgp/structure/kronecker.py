@@ -6,6 +6,7 @@ reason; a grid is a Kronecker product if more than one group is left (or one axi
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from functools import singledispatch
@@ -67,6 +68,19 @@ class Kronecker(Structure):
         back = jnp.transpose(turned, (0, *(1 + int(d) for d in np.argsort(self._order))))
         full = back.reshape(len(X), -1).T
         return full if self.cells is None else full[self.cells]
+
+    def others(self, d: int) -> Float[Array, "S S"]:
+        """The covariance of all factors but one, written out."""
+        return functools.reduce(jnp.kron, [K for e, K in enumerate(self.matrices()) if e != d], jnp.ones((1, 1)))
+
+    def along(self, X: Float[Array, "C *sizes"], d: int) -> Float[Array, "C G S"]:
+        """Arrays over the grid as tables: the places of one factor by those of all others."""
+        return jnp.moveaxis(X, 1 + d, 1).reshape(len(X), self.sizes[d], -1)
+
+    def across(self, table: Float[Array, "C G S"], d: int) -> Float[Array, "C *sizes"]:
+        """Such tables as arrays over the grid again."""
+        others = [G for e, G in enumerate(self.sizes) if e != d]
+        return jnp.moveaxis(table.reshape(len(table), self.sizes[d], *others), 1, 1 + d)
 
     def rows(self, X: Float[Array, "M D"]) -> list[Float[Array, "M G"]]:
         """Covariances of new places with those of each factor; their product over the factors is that with every cell."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -36,12 +34,11 @@ class SpaceTime(Structure):
 
     def places(self) -> Float[Array, "S S"]:
         """The covariance over all that is not time."""
-        return functools.reduce(jnp.kron, [K for i, K in enumerate(self.grid.matrices()) if i != self.time])
+        return self.grid.others(self.time)
 
     def spread(self, X: Float[Array, "C *sizes"]) -> Float[Array, "C T S"]:
         """Arrays over the grid as tables: times, in order, by places."""
-        ahead = jnp.moveaxis(X, 1 + self.time, 1)
-        return ahead.reshape(len(X), len(self.t), -1)[:, self.order]
+        return self.grid.along(X, self.time)[:, self.order]
 
 
 def time_factor(kernel: Kernel, inputs: Grid, harmonics: int) -> int | No:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import singledispatch
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..inputs import Inputs, Times
@@ -16,6 +18,8 @@ from ..kernels.stationary import ProductMatern, Radial, Sinc
 from ..kernels.views import On
 from .base import No, Structure
 from .dense import covariance
+
+SAME = 1e-9  # of a step: what lies closer to a time is that time
 
 
 class Toeplitz(Structure):
@@ -31,6 +35,17 @@ class Toeplitz(Structure):
         """The covariance at lags of 0, 1, 2, … steps."""
         step = (self.t[-1] - self.t[0]) / (len(self.t) - 1)
         return covariance(self.kernel, jnp.zeros((1, 1)), step * jnp.arange(count)[:, None])[0]
+
+    def numbers(self, X: Float[Array, "M D"]) -> Int[Array, "M"]:
+        """Which of the times each of these is."""
+        step = (self.t[-1] - self.t[0]) / (len(self.t) - 1)
+        return jnp.clip(jnp.round((X[:, 0] - self.t[0]) / step).astype(int), 0, len(self.t) - 1)
+
+    def holds(self, X: Any) -> bool:
+        """Whether all of these places, which are at hand, are among the times."""
+        t, x = np.asarray(self.t), np.asarray(X)[:, 0]
+        near = np.clip(np.searchsorted(t, x), 1, len(t) - 1)
+        return bool(np.all(np.minimum(np.abs(t[near] - x), np.abs(t[near - 1] - x)) <= SAME * (t[1] - t[0])))
 
     def in_time(self, values: Array) -> Array:
         """Rows in the caller's order, put in the order of time."""

@@ -1,0 +1,200 @@
+"""Grids with a long regular axis, all cells equally noisy: the other axes turned to their eigenvectors, each a Toeplitz line.
+
+Several outputs along a series, whose covariance is a matrix of Toeplitz blocks, are the case of one short axis more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..inputs import Grid, Inputs
+from ..kernels.algebra import Kernel
+from ..linalg import kronecker as kron
+from ..linalg import lines
+from ..linalg import toeplitz as linalg
+from ..posterior import Conditional, Data, Model, Sites
+from ..structure.base import No
+from ..structure.dense import covariance, typical_variance, variances
+from ..structure.toeplitz_grid import ToeplitzGrid, line_factor, toeplitz_grid
+from .base import Cost, Engine, draw
+from .eigen import Eigen, noise_of
+from .grids import factor_sizes
+from .toeplitz import LOWEST_NOISE, OVERHEAD
+
+SHORT = 1000  # places of an axis up to which any noise will do
+LONGEST = 5000  # places of an axis of which the eigenvectors can be had
+
+
+class LinesConditional(Conditional):
+    """Lines given equally noisy values: α = C⁻¹T for each eigenvector of the other axes, and the first columns of its C⁻¹."""
+
+    structure: ToeplitzGrid
+    vectors: Float[Array, "S S"]
+    gamma: Float[Array, "S"]
+    noise: Float[Array, ""]
+    T: Float[Array, "S C T"]  # turned to the eigenvectors
+    alpha: Float[Array, "S C T"]
+    first: Float[Array, "S T"]
+    log_det: Float[Array, ""]
+    error: Float[Array, ""]
+    own: bool = eqx.field(static=True, default=False)  # predictions are asked for in its own cells only
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of the process."""
+        return self.structure.kernel
+
+    @property
+    def row_size(self) -> int:
+        S, C, T = self.alpha.shape
+        return S if self.own else 8 * T + (C + 2) * S
+
+    @property
+    def log_det_error(self) -> Float[Array, ""]:
+        return self.error
+
+    def for_places(self, X: np.ndarray, part: int | None = None) -> LinesConditional:
+        return dataclasses.replace(self, own=part is None and self.structure.holds(X))
+
+    def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        gram = jnp.einsum("jct,jet->ce", self.T, self.alpha)
+        return self.log_det, 0.5 * (gram + gram.T)
+
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+        if part is not None:
+            raise ValueError("the parts of a sum are not to be had on a grid: condition with structure='dense' to have them")
+        if self.own:
+            diagonal, alpha = self._inverse()
+            cells = self.structure.numbers(X)
+            mean = self._arrays(self.T) - self.noise * alpha
+            left = jnp.maximum(self.noise * (1 - self.noise * diagonal), 0.0)
+            return mean[(slice(None), *cells)].T, left[cells]
+        along, others = self._rows(X)
+        explained = jax.lax.map(lambda row: jnp.sum(row[1] ** 2 * self._forms(row[0][None])[:, 0, 0]), (along, others))
+        return self._mean(along, others), jnp.maximum(variances(self.kernel, X) - explained, 0.0)
+
+    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+        along, others = self._rows(X)
+        explained = jnp.einsum("mj,nj,jmn->mn", others, others, self._forms(along))
+        return self._mean(along, others), covariance(self.kernel, X, X) - 0.5 * (explained + explained.T)
+
+    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
+        return draw(self.joint(X)[1], key, n)
+
+    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+        diagonal, alpha = self._inverse()
+        return self.structure.grid.from_grid(diagonal[None])[:, 0], self.structure.grid.from_grid(alpha)
+
+    def _rows(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M T"], Float[Array, "M S"]]:
+        along, others = self.structure.rows(X)
+        return along, others @ self.vectors
+
+    def _mean(self, along: Float[Array, "M T"], others: Float[Array, "M S"]) -> Float[Array, "M C"]:
+        return jnp.einsum("mj,mjc->mc", others, jnp.einsum("mt,jct->mjc", along, self.alpha))
+
+    def _forms(self, along: Float[Array, "M T"]) -> Float[Array, "S M M"]:
+        """kᵀ(γ_jK_line + noise·I)⁻¹k for every eigenvector."""
+        k = self.structure.line.lags(along.shape[1] + 1)
+        return jax.lax.map(lambda g: along @ linalg.solve(g * k, self.noise, along).T, self.gamma)
+
+    def _inverse(self) -> tuple[Float[Array, "*sizes"], Float[Array, "C *sizes"]]:
+        """The diagonal of C⁻¹ and C⁻¹T over the grid."""
+        diagonal = jnp.einsum("sj,jt->ts", self.vectors**2, jax.vmap(linalg.inverse_diagonal)(self.first))
+        return self.structure.arrays(diagonal[None])[0], self._arrays(self.alpha)
+
+    def _arrays(self, turned: Float[Array, "S C T"]) -> Float[Array, "C *sizes"]:
+        return self.structure.arrays(jnp.einsum("sj,jct->cts", self.vectors, turned))
+
+
+class ToeplitzLines(Engine):
+    """Kernels that factor over a grid, one factor of them stationary along an evenly spaced axis."""
+
+    axis: int = eqx.field(static=True, default=-1)  # which factor runs along the line
+    refusal: str = eqx.field(static=True, default="")
+
+    name: ClassVar[str] = "Lines"
+    structure: ClassVar[str] = "toeplitz-grid"
+
+    def form(self, kernel: Kernel, inputs: Inputs) -> ToeplitzGrid | No:
+        found = toeplitz_grid(kernel, inputs, self.axis)
+        return No(self.refusal) if self.refusal and not isinstance(found, No) else found
+
+    def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
+        N, T = len(inputs), factor_sizes(kernel, inputs)[self.axis]
+        S = N // T
+        flops = S * (OVERHEAD + 500 * T * math.log2(2 * T)) + 15 * S**3 + 8 * N * S
+        return Cost(flops=flops, bytes=8 * (6 * linalg.lags_needed(T) + 10 * N + 6 * S**2))
+
+    def note(self, kernel: Kernel) -> str:
+        return "one noise level in all cells; else Krylov"
+
+    def matrix_rows(self, inputs: Inputs) -> int:
+        return 0
+
+    def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> Engine:
+        if not isinstance(inputs, Grid):
+            return self
+        general = Eigen().specialised(model, inputs, data)
+        if data is not None and not isinstance(general, Eigen):
+            return _for_holes(general, model.kernel, inputs)
+        if not hasattr(model.likelihood, "noise"):
+            return ToeplitzLines(refusal="the observations are not Gaussian")
+        if not inputs.complete:
+            return ToeplitzLines(refusal="some cells are missing")
+        axis = line_factor(model.kernel, inputs)
+        if isinstance(axis, No):
+            return ToeplitzLines(refusal=axis.reason)
+        if data is None and _too_low(float(model.likelihood.noise), model.kernel, inputs):
+            return ToeplitzLines(refusal="noise so low asks for the eigenvectors of all axes")
+        return ToeplitzLines(axis)
+
+    def log_det_and_gram(self, structure: ToeplitzGrid, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        table = structure.tables(structure.grid.to_grid(sites.targets))
+        k = structure.line.lags(linalg.lags_needed(table.shape[1]))
+        return lines.log_det_and_gram(all_toeplitz, k, structure.grid.others(structure.axis), noise_of(sites), table)
+
+    def condition(self, structure: ToeplitzGrid, sites: Sites) -> LinesConditional:
+        parts, noise = kron.eigen([structure.grid.others(structure.axis)]), noise_of(sites)
+        gamma, U = parts.values[0], parts.vectors[0]
+        turned = jnp.moveaxis(structure.tables(structure.grid.to_grid(sites.targets)) @ U, 2, 0)
+        C, T = turned.shape[1:]
+        k = structure.line.lags(linalg.lags_needed(T))
+        one = lambda g, y: (linalg.solve(g * k, noise, y), linalg.log_det(g * k, noise, T))
+        columns = jnp.concatenate([turned, jnp.broadcast_to(jnp.zeros(T).at[0].set(1.0), (len(gamma), 1, T))], axis=1)
+        solved, (log_dets, errors) = jax.lax.map(lambda line: one(*line), (gamma, columns))
+        sums = jnp.sum(log_dets), jnp.sum(errors)
+        return LinesConditional(structure, U, gamma, noise, turned, solved[:, :C], solved[:, C], *sums)
+
+
+def all_toeplitz(
+    k: Float[Array, "L"], gamma: Float[Array, "S"], noise: Float[Array, ""], turned: Float[Array, "S C T"]
+) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+    """log|C| and the gram of independent lines that differ in their variance, one after the other."""
+    log_dets, grams = jax.lax.map(lambda line: linalg.log_det_and_gram(line[0] * k, noise, line[1]), (gamma, turned))
+    return jnp.sum(log_dets), jnp.sum(grams, axis=0)
+
+
+def _for_holes(general: Engine, kernel: Kernel, inputs: Grid) -> Engine:
+    longest = max(factor_sizes(kernel, inputs))
+    if longest > LONGEST and general.structure == Eigen.structure and general.name != "Cholesky":
+        raise ValueError(
+            f"some cells have no value, or a noise of their own: this asks for the eigenvectors of an axis of {longest} places "
+            "(too many); leave out the rows with such cells, or take a kernel with a finite state along that axis"
+        )
+    return general
+
+
+def _too_low(noise: float, kernel: Kernel, inputs: Grid) -> bool:
+    """Whether conjugate gradients would take too many steps; along short axes they never do unless there is no noise."""
+    if noise == 0 or max(inputs.shape) <= SHORT:
+        return noise == 0
+    corner = np.array([[axis[0] for axis in inputs.axes]])
+    return noise < LOWEST_NOISE * float(jax.jit(typical_variance)(kernel, corner))

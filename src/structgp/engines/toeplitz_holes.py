@@ -1,0 +1,187 @@
+"""Evenly spaced times of which some were not seen, or with unequal noise: conjugate gradients in the coordinates of waves.
+
+A smooth process on a long line has few waves that matter. While these fit into one block, everything is as good as exact, for
+any gaps; where they do not, the log determinant comes with the standard error of a few probes, as on grids with holes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..inputs import Inputs
+from ..kernels.algebra import Kernel
+from ..linalg import two_levels, whitened_line
+from ..linalg.toeplitz import NEGATIVE, spectrum
+from ..posterior import Conditional, Data, Model, Sites
+from ..structure.base import No
+from ..structure.dense import covariance, variances
+from ..structure.toeplitz import Toeplitz, toeplitz
+from .base import Cost, Engine, draw
+from .grid_holes import GRAIN, of_values
+
+REACHES = (2, 4, 8)  # how many times N the circulant is long: as far as the covariance needs to die out
+BLOCKS = (500, 1000, 2000, 3000)  # waves in the block, the fewest that leave nothing to chance
+PROBES = 4
+STEPS = 10  # of conjugate gradients, typically
+
+
+class HolesConditional(Conditional):
+    """A regular series given sites: the means z in the coordinates of waves, and H there."""
+
+    structure: Toeplitz
+    system: whitened_line.LineSystem
+    probed: two_levels.Probed
+    shift: Float[Array, "C M"]  # in the order of time
+    mean: Float[Array, "C M"]
+    log_det: two_levels.LogDet
+    gram: Float[Array, "C C"]
+    effort: two_levels.Effort = eqx.field(static=True)
+    natural: bool = eqx.field(static=True)
+    own: bool = eqx.field(static=True, default=False)  # predictions are asked for at its own times only
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of the process."""
+        return self.structure.kernel
+
+    @property
+    def row_size(self) -> int:
+        return 1 if self.own else 8 * len(self.system.w)
+
+    @property
+    def log_det_error(self) -> Float[Array, ""]:
+        return self.log_det.error
+
+    def for_places(self, X: np.ndarray, part: int | None = None) -> HolesConditional:
+        return dataclasses.replace(self, own=part is None and self.structure.holds(X))
+
+    def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        found = self.log_det.value, self.gram
+        return found if self.natural else of_values(*found, self.system.w, self.shift)
+
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+        if self.own:
+            places = self.structure.numbers(X)
+            return self.mean[:, places].T, whitened_line.variances(self.system, self.probed)[places]
+        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        Ks = self._rows(kernel, X)
+        left = jax.lax.map(lambda q: two_levels.left_of(self.system, self.system.gather(q), self.effort), self.system.w * Ks)
+        explained = jnp.sum(self.system.w * Ks**2, axis=1) - left
+        return Ks @ self._alpha().T, jnp.maximum(variances(kernel, X) - explained, 0.0)
+
+    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+        Ks = self._rows(self.kernel, X)
+        V = self.system.gather(self.system.w * Ks)
+        left = V @ two_levels.solve(self.system, V, self.effort).x.T
+        explained = (self.system.w * Ks) @ Ks.T - 0.5 * (left + left.T)
+        return Ks @ self._alpha().T, covariance(self.kernel, X, X) - explained
+
+    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
+        return draw(self.joint(X)[1], key, n)
+
+    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+        w, rank = self.system.w, self.structure.rank
+        diagonal = w - w**2 * whitened_line.variances(self.system, self.probed)
+        return diagonal[rank], self._alpha().T[rank]
+
+    def _alpha(self) -> Float[Array, "C M"]:
+        return self.shift - self.system.w * self.mean
+
+    def _rows(self, kernel: Kernel, X: Float[Array, "M D"]) -> Float[Array, "M L"]:
+        """Covariances with the times, zero for the steps beyond them."""
+        Ks = covariance(kernel, X, self.structure.t[:, None])
+        return jnp.pad(Ks, ((0, 0), (0, len(self.system.w) - Ks.shape[1])))
+
+
+class Waves(NamedTuple):
+    """What a kernel asks for on a line: the length of the circulant in units of N, the block, whether that is all there is."""
+
+    reach: int
+    modes: int
+    enough: bool
+
+
+def waves_needed(model: Model, structure: Toeplitz, data: Data) -> Waves | None:
+    """How many waves matter, on the host; None where the covariance has no circulant."""
+    N = len(structure.t)
+    noise = np.asarray(data.noise) + float(model.likelihood.noise)  # type: ignore[attr-defined]
+    w = np.where(data.seen, 1 / noise, 0.0)
+    for reach in REACHES:
+        values = np.asarray(_spectrum(structure, reach * N // 2 + 1))
+        if values.min() > -NEGATIVE / w.max():
+            break
+    else:
+        return None
+    strength = np.sort(np.log1p(np.maximum(values, 0.0) * w.sum() / (reach * N)))[::-1]
+    left = 2 * (np.sum(strength) - np.cumsum(strength))  # each but two of these waves is a pair
+    fits = [modes for modes in BLOCKS if modes >= reach * N or left[modes // 2 - 1] < two_levels.Effort().gap]
+    return Waves(reach, min((fits or BLOCKS[-1:])[0], reach * N), bool(fits))
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _spectrum(structure: Toeplitz, count: int) -> Float[Array, "L"]:
+    return spectrum(structure.lags(count))
+
+
+class FourierHoles(Engine):
+    """Stationary kernels at evenly spaced times, with a precision for each, 0 for a gap."""
+
+    needed: Waves = eqx.field(static=True)
+
+    name: ClassVar[str] = "Fourier"
+    structure: ClassVar[str] = "toeplitz"
+
+    @property
+    def effort(self) -> two_levels.Effort:
+        """What is spent: no probes where the block holds everything that matters."""
+        return two_levels.Effort(modes=self.needed.modes, probes=0 if self.needed.enough else PROBES)
+
+    def form(self, kernel: Kernel, inputs: Inputs) -> Toeplitz | No:
+        return toeplitz(kernel, inputs)
+
+    @property
+    def accuracy(self) -> str:
+        return f"to {self.effort.tolerance:.0e}"
+
+    @property
+    def grain(self) -> float:
+        return 0.0 if self.needed.enough else GRAIN
+
+    def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
+        M, r = self.needed.reach * len(inputs), self.needed.modes
+        solves = (1 + self.effort.probes) * STEPS * (20 * M * math.log2(M) + 2 * r**2)
+        return Cost(flops=2 * r**3 + solves, bytes=8 * (4 * r**2 + (20 + 3 * self.effort.probes) * M))
+
+    def note(self, kernel: Kernel) -> str:
+        return "" if self.needed.enough else f"evidence with a standard error, by {self.effort.probes} probes"
+
+    def matrix_rows(self, inputs: Inputs) -> int:
+        return self.needed.modes
+
+    def log_det_and_gram(self, structure: Toeplitz, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        values, w, h = self._on_line(structure, sites)
+        found = whitened_line.log_det_and_gram(values, w, h, self.effort)
+        return found if sites.natural else of_values(*found, w, h)
+
+    def condition(self, structure: Toeplitz, sites: Sites) -> HolesConditional:
+        values, w, h = self._on_line(structure, sites)
+        system = whitened_line.build(values, w, self.effort)
+        probed = two_levels.probe(system, self.effort, seed=two_levels.SEED + 1)
+        found, log_det = two_levels.means(system, h, self.effort), two_levels.log_det_of(system, probed)
+        return HolesConditional(structure, system, probed, h, found.mean, log_det, found.gram, self.effort, sites.natural)
+
+    def _on_line(self, structure: Toeplitz, sites: Sites) -> tuple[Float[Array, "M"], Float[Array, "M"], Float[Array, "C M"]]:
+        """The eigenvalues of the circulant, and the precisions and shifts in the order of time, zero beyond the last."""
+        N, M = len(structure.t), self.needed.reach * len(structure.t)
+        values = whitened_line.eigenvalues(structure.lags(M // 2 + 1))
+        beyond = lambda X: jnp.pad(structure.in_time(X), ((0, M - N), (0, 0))).T
+        return values, beyond(sites.precision[:, None])[0], beyond(sites.shift)
