@@ -22,7 +22,7 @@ help:
 	@echo "make clean   remove what was built"
 
 demo: .venv/.ready
-	@$(RUN)/structgp demo --out demo
+	@$(RUN)/python -m structgp demo --out demo
 
 test: check unit
 

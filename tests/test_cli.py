@@ -1,5 +1,7 @@
+import gzip
+import io
 import json
-import time
+import sys
 
 import numpy as np
 import polars as pl
@@ -7,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import structgp as sg
-from structgp.automatic import Candidate, Problem, compare, hold_out, prepare, season_of, task_of
-from structgp.cli import app, seconds_of
+from structgp.cli import _watching, app, seconds_of
+from structgp.models.one_against_rest import OneAgainstRest
 from structgp.report.sections import component_figures
 from structgp.table_model import TableModel, load_table_model
 from structgp.tables import Column, Layout
@@ -44,6 +46,9 @@ def folder(tmp_path_factory):
     (folder / "twice.csv").write_text("x,x\n1,2\n")
     (folder / "nothing.csv").write_text("")
     (folder / "latin.csv").write_bytes("x,größe\n1,2\n".encode("latin1"))
+    (folder / "header.csv").write_text("x,y\n")
+    (folder / "number.csv").write_text("day,value\n1,2\n")
+    (folder / "cut.csv.gz").write_bytes(gzip.compress(b"x,y\n" + b"1,2\n" * 50)[:20])
     (folder / "other.structgp").write_bytes(b"\x89PNG\r\n\x1a\n and more")
     return folder
 
@@ -58,8 +63,12 @@ def test_fit_writes_model_predictions_and_report(folder, fitted):
     assert fitted["task"] == "regression"
     assert fitted["shape"] == "series"
     assert fitted["rows"] == DAYS - 1
-    assert fitted["notes"] == ["1 rows without a target or a date were not learned from"]
+    assert fitted["notes"] == ["1 row without a target or a date was not learned from"]
     assert fitted["scores"]["this model"].keys() == fitted["scores"]["linear"].keys()
+    for method, scores in fitted["scores"].items():
+        for name, score in scores.items():
+            low, high = fitted["score_intervals"][method][name]
+            assert low <= score <= high
     assert sorted(path.name for path in (folder / "out").iterdir()) == ["model.structgp", "predictions.csv", "report.html"]
     table = pl.read_csv(folder / "out" / "predictions.csv")
     assert table.height == DAYS
@@ -93,6 +102,9 @@ def test_info_and_report_need_the_model_alone(folder, fitted):
     words = run("info", folder / "out" / "model.structgp").stdout
     for part in ("regression of 'value'", "date, in days", "log evidence", "Kalman", "kernel.lengthscale", "linear"):
         assert part in words
+    assert "noise: single observations scatter by ±" in words
+    assert " days\n" in words.split("learned\n")[1]
+    assert "2024-02-15" in words.split("forecast\n")[1]
     run("report", folder / "out" / "model.structgp", "--out", folder / "again.html")
     assert (folder / "again.html").read_text() == (folder / "out" / "report.html").read_text()
 
@@ -102,7 +114,7 @@ def test_sums_of_functions_survive_a_file(tmp_path, kind):
     X = np.random.default_rng(0).uniform(size=(40, 2))
     y = np.sin(5 * X[:, 0]) + X[:, 1]
     if kind == "additive":
-        fitted = sg.AdditiveGP().condition(X, y)
+        fitted = sg.AdditiveGP(likelihood=sg.Gaussian(0.01)).condition(X, y)
     else:
         fitted = sg.ProjectionPursuitGP(projections=1, sines=4).fit(X, y, max_evaluations=2)
     layout = Layout((Column("a", "number", fill=0.5), Column("b", "number", fill=0.5)))
@@ -114,7 +126,26 @@ def test_sums_of_functions_survive_a_file(tmp_path, kind):
         np.testing.assert_allclose(again.predict(rows)[name], values, err_msg=name)
     np.testing.assert_allclose(again.predict(rows)["mean"][0], fitted.predict([[-0.075, 0.075]]).mean[0])
     assert again.layout == layout
-    assert [figure.x_title for figure in component_figures(again)] == (["a", "b"] if kind == "additive" else ["0 a, 1 b"])
+    titles = [figure.title for figure in component_figures(again)]
+    assert titles == (["a", "b"] if kind == "additive" else ["Function of projection 1", "Weights of projection 1"])
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_labels_behind_sums_survive_a_file(tmp_path, classes):
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    codes = np.digitize(X[:, 0], [-0.5, 0.5][: classes - 1])
+    parts = [sg.AdditiveLabels(intervals=8).condition(X, (codes == c).astype(float)) for c in range(classes)]
+    fitted = parts[1] if classes == 2 else OneAgainstRest(tuple(parts))
+    layout = Layout((Column("a", "number", fill=0.0), Column("b", "number", fill=0.0)))
+    names = ("low", "high", "top")[:classes]
+    model = TableModel(fitted, layout, "classification", "y", np.zeros(2), np.ones(2), 60, classes=names)
+    model.save(tmp_path / "model.structgp")
+    rows = pl.DataFrame({"a": [-2.0, 0.0, 2.0], "b": [0.0, 0.0, 0.0]})
+    before, after = model.predict(rows), load_table_model(tmp_path / "model.structgp").predict(rows)
+    np.testing.assert_allclose(after["probability_low"], before["probability_low"])
+    assert before["label"].tolist() == (["low", "high", "high"] if classes == 2 else ["low", "high", "top"])
+    total = sum(before[f"probability_{name}"] for name in names)
+    np.testing.assert_allclose(total, 1.0)
 
 
 def test_plan_learns_nothing(folder):
@@ -128,6 +159,26 @@ def test_change_points(folder):
     found = as_json("changepoints", folder / "series.csv", "--value", "level", "--time", "day")["changes"]
     assert [change["at"] for change in found] == ["2024-01-21"]
     assert found[0]["probability"] > 0.9
+    run("changepoints", folder / "series.csv", "--value", "level", "--time", "day", "--out", folder / "changes.html")
+    page = (folder / "changes.html").read_text()
+    assert "1 change of level or spread in 40 rows" in page
+    assert "<td>2024-01-21</td><td>20</td>" in page
+
+
+def test_progress_is_for_terminals_only(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    for stream, silent in ((io.StringIO(), True), (Terminal(), False)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with _watching(False, 10.0) as say:
+            say("smooth", 7, -12.5)
+        assert ("log evidence -12.5" not in stream.getvalue()) == silent
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    with _watching(True, 10.0) as say:
+        say("smooth", 7, -12.5)
+    assert terminal.getvalue() == ""
 
 
 def test_version_and_usage():
@@ -154,10 +205,18 @@ def test_version_and_usage():
         (["fit", "gone.csv", "--target", "y"], "no value at all"),
         (["fit", "twice.csv", "--target", "x"], "two columns called 'x'"),
         (["fit", "latin.csv", "--target", "x"], "not UTF-8"),
+        (["fit", "series.csv", "--target", "value", "--out", "text.csv"], "is a file: give the name of a folder"),
+        (["fit", "header.csv", "--target", "x"], "no rows"),
+        (["fit", "cut.csv.gz", "--target", "x"], "gzipped but cut off"),
         (["info", "other.structgp"], "not a structgp model but a PNG image"),
         (["predict", "other.structgp", "series.csv"], "not a structgp model"),
         (["predict", "out/model.structgp", "text.csv"], "lacks 'day'"),
+        (["predict", "out/model.structgp", "number.csv"], "holds a number (1), but the model was given a date"),
+        (["predict", "out/model.structgp", "series.csv", "--out", "no/where.csv"], "does not exist: make it first"),
+        (["report", "out/model.structgp", "--out", "no/where.html"], "does not exist: make it first"),
         (["predict", "out/model.structgp", "series.csv", "--level", "2"], "probability between 0 and 1"),
+        (["plan", "series.csv", "--target", "valeu"], "did you mean 'value'?"),
+        (["changepoints", "series.csv", "--value", "levle"], "did you mean 'level'"),
         (["changepoints", "series.csv", "--value", "day"], "holds no numbers"),
         (["demo", "iris"], "there is no data set 'iris'"),
     ],
@@ -176,87 +235,3 @@ def test_bad_input_gets_one_line_and_leaves_nothing(folder, fitted, monkeypatch,
 @pytest.mark.parametrize(("text", "seconds"), [("60s", 60.0), ("5m", 300.0), ("1h", 3600.0), ("1.5", 1.5)])
 def test_durations(text, seconds):
     assert seconds_of(text) == seconds
-
-
-@pytest.mark.parametrize(
-    ("values", "task"),
-    [
-        ([0.5, 1.5, 2.0], "regression"),
-        ([0, 1, 1], "classification"),
-        (["a", "b", None], "classification"),
-        ([True, False, True], "classification"),
-        ([0, 3, 7], "counts"),
-        ([100, 250, 3000], "regression"),
-        ([-1, 3, 7], "regression"),
-    ],
-)
-def test_the_task_is_seen_in_the_target(values, task):
-    assert task_of(pl.Series("y", values)) == task
-
-
-def test_seasons_are_found_where_there_are_any():
-    t = np.linspace(0, 10, 200)
-    assert season_of(t, t**2 + np.sin(2 * np.pi * t)) == pytest.approx(1.0, rel=0.01)
-    assert season_of(t, t + np.random.default_rng(0).standard_normal(200)) is None
-    assert season_of(t, np.ones(200)) is None
-
-
-def candidate(name, noise, seconds=0.0):
-    """A model that learns nothing, or fails."""
-    gp = sg.GP(sg.Matern32(lengthscale=5.0), sg.Gaussian(noise or 1.0))
-
-    def fit(X, y):
-        if noise is None:
-            raise ValueError("it cannot be learned")
-        return gp.condition(X, y)
-
-    return Candidate(name, fit, lambda fitted, X, y: fitted.gp.condition(X, y), seconds)
-
-
-def test_the_best_candidate_within_the_budget_gets_all_rows():
-    t = np.arange(float(DAYS))
-    y = np.sin(t / 4) + 0.1 * np.random.default_rng(0).standard_normal(DAYS)
-    problem = Problem(t[:, None], y, "regression", "series", (), 0)
-    choices = [candidate("loud", 100.0), candidate("broken", None), candidate("right", 0.01), candidate("slow", 0.02, 1e9)]
-    fitted, trials, evaluation, _ = compare(problem, choices, time.perf_counter() + 1e6, lambda line: None)
-    assert [trial.name for trial in trials if trial.chosen] == ["right"]
-    assert trials[1].note == "failed: it cannot be learned"
-    assert trials[3].note.startswith("left out: about 1000000000 s of learning")
-    assert len(fitted.inputs) == DAYS
-    assert evaluation.kind == "the last tenth of the series"
-    np.testing.assert_array_equal(evaluation.y, y[-4:])
-    before = sg.GP(sg.Matern32(lengthscale=5.0), sg.Gaussian(0.01)).condition(t[:-4], y[:-4])
-    assert trials[2].log_evidence == pytest.approx(before.log_evidence)
-    assert trials[2].held_out == pytest.approx(np.mean(before.predict(t[-4:]).log_prob(y[-4:])))
-    assert evaluation.scores["this model"]["log loss"] == pytest.approx(-trials[2].held_out)
-    with pytest.raises(ValueError, match="no candidate could be learned: failed: it cannot"):
-        compare(problem, [candidate("broken", None)], time.perf_counter() + 1e6, lambda line: None)
-
-
-def test_labels_and_large_tables_are_held_out_fairly():
-    rng = np.random.default_rng(0)
-    y = (np.arange(200) % 4 == 0).astype(float)
-    problem = Problem(rng.uniform(size=(200, 2)), y, "classification", "table", ("no", "yes"), 0)
-    held, kind = hold_out(problem, rng)
-    assert held.sum() == 40
-    assert kind == "a random fifth of the rows"
-    assert not hold_out(problem._replace(X=problem.X[:10], y=y[:10]), rng)[0].any()
-    rare = problem._replace(y=(np.arange(200) == int(np.flatnonzero(held)[0])).astype(float))
-    assert not any(hold_out(rare, np.random.default_rng(seed))[0][np.flatnonzero(rare.y)].any() for seed in range(20))
-
-
-def test_shapes_lead_to_candidates():
-    rng = np.random.default_rng(0)
-    rows, columns = (part.ravel() for part in np.meshgrid(np.arange(6.0), np.arange(7.0)))
-    grid = prepare(pl.DataFrame({"r": rows, "c": columns, "v": rng.standard_normal(42)}), "v")
-    assert grid.problem.shape == "grid"
-    assert {candidate.plan.engine.name for candidate in grid.candidates} == {"Eigen"}
-    table = prepare(pl.DataFrame({**{f"x{d}": rng.uniform(size=60) for d in range(3)}, "v": rng.uniform(size=60)}), "v")
-    assert table.problem.shape == "table"
-    assert [candidate.name.split(" of ")[-1] for candidate in table.candidates][::2] == [
-        "one column each",
-        "learned projections",
-    ]
-    t = np.arange(120.0)
-    series = prepare(pl.DataFrame({"t": t, "v": 0.1 * t + np.sin(2 * np.pi * t / 12)}), "v")
-    assert any("season of" in candidate.name for candidate in series.candidates)

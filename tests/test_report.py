@@ -8,9 +8,10 @@ import pytest
 
 import structgp as sg
 from structgp.report import render, write_report
-from structgp.report.figures import Figure, Trace
-from structgp.report.sections import component_figures, error_figures, fit_figures
-from structgp.table_model import Evaluation, TableModel, Trial
+from structgp.report.figures import Figure, Trace, round_places
+from structgp.report.sections import component_figures, confusion_rows, error_figures, fit_figures
+from structgp.report.words import describe, forecast_rows, headline
+from structgp.table_model import LEVELS, Evaluation, TableModel, Trial
 from structgp.tables import Column, Layout
 
 N = 20
@@ -25,7 +26,9 @@ def series():
     fitted = sg.GP(sg.Matern32() + sg.Matern12(variance=0.1), sg.Gaussian(0.01)).condition(t, np.sin(t))
     layout = Layout((Column("<time>", "date", unit="days"), Column("idle", "number", dropped="the same value everywhere")))
     y = RNG.standard_normal(N)
-    evaluation = Evaluation("the last rows", tuple(y), tuple(0 * y), tuple(1 + 0 * y), SCORES)
+    intervals = {"this model": {"RMSE": (0.05, 0.2)}, "mean": {"RMSE": (0.8, 1.2)}}
+    covered = (0.4, 0.7, 0.85, 0.95, 1.0)
+    evaluation = Evaluation("the last rows", tuple(y), tuple(0 * y), tuple(1 + 0 * y), SCORES, intervals, covered)
     trials = (Trial("smooth", 1.0, -0.5, 2.0, True), Trial("slow", note="left out: no time"))
     return TableModel(
         fitted, layout, "regression", "a & b", np.zeros(1), np.ones(1), N, "series", trials=trials, evaluation=evaluation
@@ -48,7 +51,7 @@ def test_a_report_needs_no_network(page):
 def test_every_figure_is_there_twice(series, page):
     figures = json.loads(re.search(r'id="figures">(.*?)</script>', page, flags=re.DOTALL).group(1))
     expected = [*fit_figures(series), *component_figures(series), *error_figures(series)]
-    assert len(figures) == len(expected) == 6
+    assert len(figures) == len(expected) == 7
     for number, figure in enumerate(figures):
         static = re.search(rf'id="plot{number}">(<svg.*?</svg>)', page, flags=re.DOTALL).group(1)
         assert ElementTree.fromstring(static).tag.endswith("svg")
@@ -65,9 +68,21 @@ def test_all_parts_are_told_and_escaped(page):
         "★ smooth",
         "kernel.terms[0].lengthscale",
         "Kalman",
+        "0.1 (0.05\N{NO-BREAK SPACE}…\N{NO-BREAK SPACE}0.2)",
+        "On the last rows its RMSE is 0.1, against 1 for mean.",
+        "single observations scatter by ±0.1 a &amp; b",
+        "moves by ±1 a &amp; b, over about 1 days",
     ):
         assert part in own
-    for title in ("Data and fit", "Components", "Residuals and calibration", "Scores on the last rows", "How to predict"):
+    for title in (
+        "Data and fit",
+        "Forecast",
+        "What was learned",
+        "Components",
+        "Residuals and calibration",
+        "Scores on the last rows",
+        "How to predict",
+    ):
         assert f"<h2>{title}" in own
     assert "<time>" not in own
     assert "prefers-color-scheme: dark" in own
@@ -100,10 +115,61 @@ def test_grids_are_shown_as_pictures():
 
 def test_calibrated_errors_look_calibrated(series):
     z = np.random.default_rng(1).standard_normal(4000)
-    seen = dataclasses.replace(series.evaluation, y=tuple(z), mean=tuple(0 * z), sd=tuple(1 + 0 * z))
+    seen = dataclasses.replace(series.evaluation, y=tuple(z), mean=tuple(0 * z), sd=tuple(1 + 0 * z), covered=LEVELS)
     _, pit, coverage = error_figures(dataclasses.replace(series, evaluation=seen))
     np.testing.assert_allclose(pit.traces[0].y, 400, atol=80)
-    np.testing.assert_allclose(coverage.traces[0].y, coverage.traces[0].x, atol=0.03)
+    np.testing.assert_array_equal(coverage.traces[0].y, coverage.traces[0].x)
+
+
+def test_dates_are_written_as_dates(series):
+    column = Column("day", "date", unit="days", origin=1.7e9 - 1.7e9 % 86400)
+    dated = dataclasses.replace(series, layout=Layout((column,)))
+    assert column.written(0.0) == "2023-11-14"
+    assert dataclasses.replace(column, unit="years").written(2024.0) == "2024-01-01"
+    assert dataclasses.replace(column, unit="hours").written(1.5) == "2023-11-14 01:30:00"
+    whole, end = fit_figures(dated)
+    assert whole.plotly()["data"][0]["x"][0] == "2023-11-14"
+    assert "2023-11-1" in whole.svg()
+    assert end.traces[1].x.min() >= 4.0
+    assert forecast_rows(dated)[1][0] == "2023-11-19"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name", "learned"),
+    [
+        (sg.Spline(variance=4.0), "trend that bends", "±1.41 a & b per day within 0.5 days"),
+        (sg.Matern52(lengthscale=3.0, variance=4.0), "trend", "moves by ±2 a & b, over about 3 days"),
+        (sg.Matern52(lengthscale=0.1), "short-lived part", "over about 0.1 days"),
+        (
+            sg.Periodic(2.0, variance=9.0) * sg.Matern32(50.0),
+            "season of 2 days",
+            "±3 a & b, and keeps its shape for about 50 days",
+        ),
+        (sg.DampedOscillator(2.0, 50.0, 9.0), "wave of 2 days", "swings by ±3 a & b"),
+        (sg.Constant(), "level", "±1 a & b before"),
+        (sg.Wiener(), "Wiener", "Wiener(variance=1"),
+    ],
+)
+def test_kernels_are_told_in_words(series, kernel, name, learned):
+    part = describe(kernel, series)
+    assert part.name == name
+    assert learned in part.learned
+
+
+def test_labels_are_told_by_class():
+    evaluation = Evaluation(
+        "x",
+        (0.0, 1.0, 1.0),
+        (0.5,) * 3,
+        scores={"this model": {"error rate": 0.1}, "majority": {"error rate": 0.5}},
+        label=(0, 0, 1),
+    )
+    layout = Layout((Column("a", "number"),))
+    model = TableModel(
+        None, layout, "classification", "y", np.zeros(1), np.ones(1), 3, classes=("no", "yes"), evaluation=evaluation
+    )
+    assert confusion_rows(model)[1:] == [["no", "1", "0"], ["yes", "1", "1"]]
+    assert headline(model) == " On x its error rate is 10\N{NO-BREAK SPACE}%, against 50\N{NO-BREAK SPACE}% for majority."
 
 
 def test_figures_bear_gaps_and_pictures():
@@ -116,6 +182,13 @@ def test_figures_bear_gaps_and_pictures():
     assert picture.plotly()["data"][0]["z"][0] == [1.0, None, 2.0]
     assert picture.svg().count("<rect") == 5
     assert "nan" not in gaps.svg() + picture.svg()
+
+
+@pytest.mark.parametrize(
+    ("ends", "places"), [((0.3, 5.2), [1, 2, 3, 4, 5]), ((-0.02, 0.09), [0.0, 0.05]), ((1958.0, 2004.0), range(1960, 2001, 10))]
+)
+def test_axes_have_round_numbers(ends, places):
+    np.testing.assert_allclose(round_places(*ends), list(places), atol=1e-12)
 
 
 def test_writing_leaves_nothing_half_done(series, tmp_path):

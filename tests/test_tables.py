@@ -117,3 +117,15 @@ def test_new_tables_must_fit_the_layout(table):
         layout.numbers(frame.with_columns(pl.lit("green").alias("colour")))
     with pytest.raises(ValueError, match="no column is left as an input"):
         Layout.of(frame.select("empty", "same"))
+
+
+def test_a_picture_is_a_table_of_its_cells(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    grey = np.arange(6, dtype=np.uint8).reshape(2, 3) * 40
+    image.fromarray(grey).save(tmp_path / "picture.png")
+    frame = read_frame(tmp_path / "picture.png")
+    assert frame.columns == ["row", "column", "grey"]
+    assert frame.row(5) == (1, 2, 200.0)
+    (tmp_path / "cut.png").write_bytes((tmp_path / "picture.png").read_bytes()[:40])
+    with pytest.raises(ValueError, match="damaged picture"):
+        read_frame(tmp_path / "cut.png")

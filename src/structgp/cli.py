@@ -6,11 +6,12 @@ the command itself cannot be understood. With --json the answer is one JSON obje
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -83,7 +84,7 @@ def fit(
     kernel: KernelOption = None,
     structure: StructureOption = "auto",
     out: OutFolder = Path("structgp-out"),
-    budget: Budget = "60s",
+    budget: Budget = "2m",
     seed: SeedOption = 0,
     as_json: AsJson = False,
 ) -> dict[str, Any]:
@@ -91,13 +92,15 @@ def fit(
     from .tables import read_frame
 
     seconds = seconds_of(budget)
+    _check_folder(out)
     frame = read_frame(data)
     _check_columns(frame, target, time)
     from .automatic import fit_table  # takes seconds, which a wrong name need not wait for
 
     options = _options(task, time, kernel, structure, seconds, seed)
-    model = fit_table(frame, target, say=_say(as_json), **options)
-    return _finish(model, frame, out)
+    with _watching(as_json, seconds) as say:
+        model = fit_table(frame, target, say=say, **options)
+        return _finish(model, frame, out)
 
 
 @app.command()
@@ -141,7 +144,7 @@ def plan(
     _check_columns(frame, target, time)
     from .automatic import prepare  # takes seconds, which a wrong name need not wait for
 
-    ready = prepare(frame, target, **_options(task, time, kernel, structure, 60.0, 0))
+    ready = prepare(frame, target, **_options(task, time, kernel, structure, 120.0, 0))
     problem = ready.problem
     found = {one.name: _plan_in_words(one, len(problem.y)) for one in ready.candidates}
     lines = [f"{frame.height} rows, {problem.task} of {target!r}, inputs form a {problem.shape}"]
@@ -183,6 +186,7 @@ def changepoints(
     data: DataArgument,
     value: Annotated[str, typer.Option("--value", help="The column in which changes are looked for.")],
     time: Annotated[str | None, typer.Option("--time", help="The column that orders the rows.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="The file for a report, such as changes.html.")] = None,
     as_json: AsJson = False,
 ) -> dict[str, Any]:
     """Find where the level or the spread of a series changes, with probabilities."""
@@ -203,7 +207,11 @@ def changepoints(
     ]
     lines = [f"{frame.height} rows, {len(found)} change{'' if len(found) == 1 else 's'} in {value!r}"]
     lines += [f"  {change['at']:<24} a change exactly here has probability {change['probability']:.2f}" for change in found]
-    return {"rows": frame.height, "changes": found, "text": "\n".join(lines)}
+    written = {} if out is None else {"file": str(out)}
+    if out is not None:
+        _write_changes(frame, value, time, detector.change_points_, probability, out)
+        lines.append(f"the report is in {out}")
+    return {"rows": frame.height, "changes": found, **written, "text": "\n".join(lines)}
 
 
 @app.command()
@@ -221,12 +229,14 @@ def demo(
     from .automatic import fit_table
     from .datasets import load_dataset
 
+    seconds = seconds_of(budget)
+    _check_folder(out)
     data = load_dataset(name)
     frame = pl.DataFrame({**dict(zip(data.names, data.X.T, strict=True)), data.target: data.y})
-    say = _say(as_json)
-    say(data.about)
-    model = fit_table(frame, data.target, say=say, budget=seconds_of(budget), seed=seed)
-    return _finish(model, frame, out)
+    with _watching(as_json, seconds) as say:
+        model = fit_table(frame, data.target, say=say, budget=seconds, seed=seed)
+        answer = _finish(model, frame, out)
+    return {**answer, "about": data.about, "text": f"{data.about}\n\n{answer['text']}"}
 
 
 def seconds_of(text: str) -> float:
@@ -256,19 +266,35 @@ def _check_columns(frame: pl.DataFrame, target: str, time: str | None) -> None:
         raise ValueError(f"{target!r} cannot be both the target and the time: choose two columns")
 
 
-def _say(as_json: bool) -> Callable[[str], None]:
-    """Where progress goes: to a terminal, and nowhere else."""
+def _check_folder(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file: give the name of a folder")
+
+
+@contextlib.contextmanager
+def _watching(as_json: bool, budget: float) -> Iterator[Callable[[str, int, float | None], None]]:
+    """A bar with the time spent and the evidence reached: on a terminal, and nowhere else."""
     if as_json or not sys.stderr.isatty():
-        return lambda line: None
-    return lambda line: print(f"· {line}", file=sys.stderr)
+        yield lambda what, evaluation, evidence: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(20), TimeElapsedColumn(), TextColumn("{task.fields[found]}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=budget or None, found="")
+
+        def say(what: str, evaluation: int, evidence: float | None) -> None:
+            found = "" if evidence is None else f"evaluation {evaluation}, log evidence {evidence:.6g}"
+            bar.update(task, description=what, completed=min(bar.tasks[0].elapsed or 0.0, budget), found=found)
+
+        yield say
 
 
 def _finish(model: TableModel, frame: pl.DataFrame, out: Path) -> dict[str, Any]:
     """Write the results of a fit, and say where they are."""
     from .report import write_report
 
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file: give the name of a folder")
     table = _with_predictions(model, frame, 0.95)
     out.mkdir(parents=True, exist_ok=True)
     files = {name: out / file for name, file in (("model", "model.structgp"), ("predictions", "predictions.csv"))}
@@ -293,6 +319,22 @@ def _with_predictions(model: TableModel, frame: pl.DataFrame, level: float) -> p
     return frame.select(kept).with_columns(said)
 
 
+def _write_changes(frame: pl.DataFrame, value: str, time: str | None, changes: Any, probability: Any, out: Path) -> None:
+    """The report of a series that changes."""
+    import numpy as np
+
+    from .report import ChangingSeries, write_change_report
+    from .tables import as_floats, kind_of, look
+
+    y = as_floats(frame[value])
+    x: Any = np.arange(float(len(y)))
+    written = None
+    if time is not None and kind_of(frame[time]) != "category":
+        column = look(frame[time])
+        x, written = column.numbers(frame[time])[:, 0], column.written if column.kind == "date" else None
+    write_change_report(ChangingSeries(value, time or "row", x, y, changes, probability, written), out)
+
+
 def _write_csv(table: pl.DataFrame, path: Path) -> None:
     from .table_model import replacing
 
@@ -315,27 +357,39 @@ def _facts(model: TableModel) -> dict[str, Any]:
         "candidates": [vars(trial) for trial in model.trials],
         "held_out": model.evaluation.kind,
         "scores": model.evaluation.scores,
+        "score_intervals": model.evaluation.intervals,
         "notes": list(model.notes),
     }
 
 
 def _in_words(model: TableModel) -> str:
     """What is known of a model, for people."""
+    from .report.sections import score_rows
+    from .report.words import forecast_rows, headline, parts_of
+
     lines = [f"{model.task} of {model.target!r} from {model.rows} rows, inputs form a {model.shape}"]
     lines += _columns_in_words(model.layout)
     lines += [f"note: {note}" for note in model.notes]
-    lines += ["", "candidates                                        log evidence   held out   seconds"]
+    compared = "forecast" if model.shape == "series" else "held out"
+    lines += ["", f"{'candidates':<58}log evidence   {compared:>8}   seconds"]
     for trial in model.trials:
         numbers = trial.note or f"{trial.log_evidence:>12.5g}   {_number(trial.held_out):>8}   {trial.seconds:>7.1f}"
-        lines.append(f"{'* ' if trial.chosen else '  '}{trial.name[:46]:<46}  {numbers}")
-    if model.evaluation.scores:
-        names = list(model.evaluation.scores["this model"])
-        lines += ["", f"{'scores on ' + model.evaluation.kind:<40}" + "".join(f"{name:>18}" for name in names)]
-        for method, scores in model.evaluation.scores.items():
-            lines.append(f"  {method:<38}" + "".join(f"{scores[name]:>18.4g}" for name in names))
+        lines.append(f"{'* ' if trial.chosen else '  '}{trial.name[:54]:<54}  {numbers}")
     if hasattr(model.fitted, "plan"):
         lines += ["", "plan", *(f"  {line}" for line in str(model.fitted.plan).splitlines())]
-    return "\n".join([*lines, "", model.fitted.summary()])
+    lines += ["", "learned", *(f"  {part.name}: {part.learned}" for part in parts_of(model))]
+    lines += _aligned(f"scores on {model.evaluation.kind} (with 90 % intervals)", score_rows(model))
+    lines += _aligned("forecast", forecast_rows(model))
+    return "\n".join([*lines, "", headline(model), "", model.fitted.summary()])
+
+
+def _aligned(title: str, rows: list[list[str]]) -> list[str]:
+    """A table as lines, under a title; nothing where there is none."""
+    if not rows:
+        return []
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    line = lambda row: "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+    return ["", title, *map(line, rows)]
 
 
 def _plan_in_words(candidate: Any, rows: int) -> str:

@@ -50,11 +50,16 @@ from .linalg.kronecker import Spectral
 from .linalg.newest_first import Whitened
 from .linalg.quasiseparable import Swept
 from .linalg.splines import Splines
-from .linalg.whitened import Chosen, Effort, LogDet, Probed, System
+from .linalg.two_levels import Effort, LogDet, Probed, TwoLevels
+from .linalg.whitened import Chosen, System
+from .linalg.whitened_line import LineSystem
 from .models.additive import FittedAdditive
 from .models.changepoints.filter import Belief
 from .models.changepoints.model import ChangePoints
 from .models.changepoints.stream import ChangePointStream
+from .models.feature_laplace import Mode
+from .models.labels import FittedLabels, NormalScores, SineLatent, SplineLatent
+from .models.one_against_rest import OneAgainstRest
 from .models.projection_pursuit import FittedProjectionPursuit, Rung, Spread, Units
 from .models.sine_model import SineModel
 from .parameters import Note, Parametrised
@@ -75,11 +80,12 @@ ROOMS = (  # all their values
     "engines",
     "models.changepoints",
 )
-GRID_PARTS = (Spectral, Effort, Chosen, System, Probed, LogDet)
+GRID_PARTS = (Spectral, Effort, Chosen, TwoLevels, System, LineSystem, Probed, LogDet)
 ADDITIVE_PARTS = (FittedAdditive, FittedProjectionPursuit, SineModel, Units, Spread, Rung, Swept, Splines)
+LABEL_PARTS = (FittedLabels, OneAgainstRest, NormalScores, SplineLatent, SineLatent, Mode)
 VALUES = (Note, Learning, Inferred, GP, Fitted, FittedLatents, Stream, Smoothed, Filtered, Whitened)
-OTHERS = (*VALUES, *GRID_PARTS, *ADDITIVE_PARTS)
-MODELS = (Fitted, FittedLatents, FittedProjectionPursuit, Stream, ChangePointStream)
+OTHERS = (*VALUES, *GRID_PARTS, *ADDITIVE_PARTS, *LABEL_PARTS)
+MODELS = (Fitted, FittedLatents, FittedProjectionPursuit, FittedLabels, OneAgainstRest, Stream, ChangePointStream)
 LOOKS = {  # how other files begin that people have at hand
     b"\x89PNG": "a PNG image",
     b"\x89HDF": "an HDF5 file",
@@ -89,7 +95,7 @@ LOOKS = {  # how other files begin that people have at hand
 }
 
 
-def save(fitted: Fitted | FittedLatents | FittedProjectionPursuit | Stream | ChangePointStream, path: Any) -> None:
+def save(fitted: Any, path: Any) -> None:
     """Write a model to one file that `load` reads; an existing file is replaced only when the new one is complete.
 
     The classes of this library and numbers can be written, functions and classes of your own cannot.
@@ -260,11 +266,15 @@ def _check(value: Any) -> None:
             cls.__dict__["__check_init__"](value)
 
 
-def _checked(fitted: Any) -> Fitted | FittedLatents | FittedProjectionPursuit | Stream | ChangePointStream:
+def _checked(fitted: Any) -> Any:
     """The model, if its parts are of the right kind and of one size."""
     if isinstance(fitted, FittedProjectionPursuit):
         _checked(fitted.additive)
         return fitted
+    if isinstance(fitted, FittedLabels):
+        return _checked_labels(fitted)
+    if isinstance(fitted, OneAgainstRest):
+        return OneAgainstRest(tuple(_checked(part) for part in fitted.parts))
     if isinstance(fitted, Stream):
         return _checked_stream(fitted)
     if isinstance(fitted, ChangePointStream):
@@ -281,6 +291,15 @@ def _checked(fitted: Any) -> Fitted | FittedLatents | FittedProjectionPursuit | 
     if len(rows) > 1:
         raise _Damage(f"its inputs and data have different numbers of rows, {sorted(rows)}")
     fitted.gp._check_kernel(fitted.inputs)
+    return fitted
+
+
+def _checked_labels(fitted: FittedLabels) -> FittedLabels:
+    """The model, if its weights are as many as its factor has rows."""
+    if not (isinstance(fitted.mode, Mode) and isinstance(fitted.model, (SplineLatent, SineLatent))):
+        raise _Damage(f"its latent model is a {type(fitted.model).__name__}")
+    if np.shape(fitted.mode.factor) != (len(fitted.mode.weights),) * 2:
+        raise _Damage("its weights have another size than their precision")
     return fitted
 
 

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 KEY = "table"  # under which the description of the table stands in a model file
 TASKS = ("regression", "classification", "counts")
+LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # at which intervals are checked
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A candidate that was tried: its log evidence and its mean log probability of rows it had not seen, or why it was not."""
+    """A candidate that was tried, with its log evidence and the mean log probability of rows it forecast, or why it was not."""
 
     name: str
     log_evidence: float | None = None
@@ -45,9 +46,12 @@ class Evaluation:
     mean: tuple[float, ...] = ()
     sd: tuple[float, ...] = ()
     scores: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)  # by method, then by score
+    intervals: dict[str, dict[str, tuple[float, float]]] = dataclasses.field(default_factory=dict)  # 90 % of each score
+    covered: tuple[float, ...] = ()  # part of the rows inside intervals of each of LEVELS
+    label: tuple[int, ...] = ()  # the class that was said, where there are classes
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class TableModel:
     """A fitted process over the columns of a table."""
 
@@ -131,7 +135,7 @@ def load_table_model(path: Any) -> TableModel:
 
 
 def _tuples(evaluation: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(evaluation[name]) for name in ("y", "mean", "sd")}
+    return {name: tuple(evaluation[name]) for name in ("y", "mean", "sd", "covered", "label")}
 
 
 def predict_rows(fitted: Any, task: str, X: np.ndarray, classes: tuple[str, ...], level: float) -> dict[str, np.ndarray]:

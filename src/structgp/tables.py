@@ -1,4 +1,4 @@
-"""Tables from files: CSV, TSV and Parquet, plain or gzipped, read into columns of numbers, dates and categories.
+"""Tables from files: CSV, TSV, Parquet and pictures, plain or gzipped, read into columns of numbers, dates and categories.
 
 A `Layout` remembers how each column of the training table became numbers, so that new tables are read in the same way.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import datetime
 import difflib
 import gzip
 import io
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 GAPS = ["", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "-"]  # how files write a missing value
 SECONDS = {"years": 365.25 * 86400.0, "days": 86400.0, "hours": 3600.0, "seconds": 1.0}
+PICTURES = (b"\x89PNG", b"\xff\xd8\xff")  # how PNG and JPEG files begin
+MOST_CELLS = 250_000  # of a picture
 MOST_LEVELS = 20  # a text column with more different values than this is left out
 EPOCH = 1970.0  # years are counted as in the calendar, other units from the beginning of the data
 
@@ -43,11 +46,31 @@ def read_frame(path: Any) -> pl.DataFrame:
             raise ValueError(f"{path} is gzipped but cut off or damaged: copy it again") from None
     if not content.strip():
         raise ValueError(f"{path} is empty: a table with a header and at least one row is needed")
+    if content.startswith(PICTURES):
+        return _picture(content, path)
     return _parquet(content, path) if content[:4] == b"PAR1" else _text(content, path)
 
 
 def _neighbours(path: Path) -> list[Path]:
     return list(path.parent.iterdir()) if path.parent.is_dir() else []
+
+
+def _picture(content: bytes, path: Path) -> pl.DataFrame:
+    """A picture as a table of its cells: row, column and grey, from 0 (black) to 255 (white)."""
+    import polars as pl
+
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError:
+        raise ValueError(f"{path} is a picture, which needs Pillow: pip install pillow") from None
+    try:
+        grey = np.asarray(Image.open(io.BytesIO(content)).convert("L"), dtype=float)
+    except (UnidentifiedImageError, OSError):
+        raise ValueError(f"{path} is a damaged picture: copy it again") from None
+    if grey.size > MOST_CELLS:
+        raise ValueError(f"{path} has {grey.size} cells, and at most {MOST_CELLS} are read: make the picture smaller")
+    row, column = np.indices(grey.shape)
+    return pl.DataFrame({"row": row.ravel(), "column": column.ravel(), "grey": grey.ravel()})
 
 
 def _parquet(content: bytes, path: Path) -> pl.DataFrame:
@@ -175,6 +198,14 @@ class Column:
         if self.fill is not None:
             values = np.where(np.isnan(values), self.fill, values)
         return values[:, None]
+
+    def written(self, value: float) -> str:
+        """A value of the input as the table has it: a date again, or the number."""
+        if self.kind != "date":
+            return f"{value:.6g}"
+        seconds = (value - EPOCH) * SECONDS["years"] if self.unit == "years" else value * SECONDS[self.unit] + self.origin
+        moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=round(seconds, 3))
+        return moment.date().isoformat() if self.unit in ("years", "days") else moment.isoformat(" ", "seconds")
 
     def _indicators(self, series: pl.Series) -> np.ndarray:
         text = as_text(series)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import numpy as np
 WIDTH, HEIGHT = 720, 340
 LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 44
 COLOURS = {"line": "#2f7fd6", "band": "#2f7fd6", "points": "#8a8f98", "bars": "#2f7fd6", "guide": "#c0564b"}
+MOST_LABELS = 12  # bars that have room for their names
 MOST_POINTS = 2000  # more are thinned out evenly
 
 
@@ -24,6 +27,7 @@ class Trace:
     name: str = ""
     upper: np.ndarray | None = None
     values: np.ndarray | None = None
+    labels: tuple[str, ...] = ()  # the names of bars
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,19 +38,27 @@ class Figure:
     x_title: str
     y_title: str
     traces: tuple[Trace, ...]
+    written: Callable[[float], str] | None = None  # how a place is written, where it is not a number
+    downwards: bool = False  # whether the vertical axis begins at the top, as the rows of a picture do
 
     def plotly(self) -> dict[str, Any]:
         """Data and layout for Plotly."""
         data = [entry for trace in self.traces for entry in _plotly(_thinned(trace))]
-        axis = lambda title: {"title": {"text": title}, "zeroline": False}
-        layout = {"xaxis": axis(self.x_title), "yaxis": axis(self.y_title), "margin": {"l": 64, "r": 12, "t": 12, "b": 48}}
+        if self.written is not None:
+            data = [{**entry, "x": [self.written(x) for x in entry["x"]]} for entry in data]
+        axis: Callable[[str], dict[str, Any]] = lambda title: {"title": {"text": title}, "zeroline": False}
+        across = axis(self.x_title) | ({"type": "category"} if any(trace.labels for trace in self.traces) else {})
+        upwards = axis(self.y_title) | ({"autorange": "reversed"} if self.downwards else {})
+        layout = {"xaxis": across, "yaxis": upwards, "margin": {"l": 64, "r": 12, "t": 12, "b": 48}}
         return {"data": data, "layout": layout}
 
     def svg(self) -> str:
         """The figure without any script."""
         x0, x1, y0, y1 = self._extent()
         to_x = lambda x: LEFT + (np.asarray(x, dtype=float) - x0) / (x1 - x0) * (WIDTH - LEFT - RIGHT)
-        to_y = lambda y: HEIGHT - BOTTOM - (np.asarray(y, dtype=float) - y0) / (y1 - y0) * (HEIGHT - TOP - BOTTOM)
+        height = HEIGHT - TOP - BOTTOM
+        part = lambda y: (np.asarray(y, dtype=float) - y0) / (y1 - y0) * height
+        to_y = lambda y: TOP + part(y) if self.downwards else HEIGHT - BOTTOM - part(y)
         parts = [shape for trace in self.traces for shape in _shapes(_thinned(trace), to_x, to_y, y0)]
         label = html.escape(self.title, quote=True)
         head = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}" xmlns="http://www.w3.org/2000/svg">'
@@ -67,15 +79,32 @@ class Figure:
             ends += [low - margin, high + margin]
         return ends[0], ends[1], ends[2], ends[3]
 
+    def _marks(self, x0: float, x1: float) -> list[tuple[float, str]]:
+        """What is written along the horizontal axis, and where."""
+        named = next((trace for trace in self.traces if trace.labels), None)
+        if named is not None and len(named.labels) <= MOST_LABELS:
+            return [(float(x), html.escape(label[:10])) for x, label in zip(named.x, named.labels, strict=True)]
+        if self.written is None:
+            return [(x, f"{x:.6g}") for x in round_places(x0, x1)]
+        return [(float(x), html.escape(self.written(float(x)))) for x in np.linspace(x0, x1, 6)[1:-1]]
+
     def _frame(self, x0: float, x1: float, y0: float, y1: float, to_x: Any, to_y: Any) -> list[str]:
         floor = HEIGHT - BOTTOM
         lines = [f'<path d="M{LEFT} {TOP}V{floor}H{WIDTH - RIGHT}" fill="none" stroke="currentColor"/>']
         text = '<text x="{:.0f}" y="{:.0f}" text-anchor="{}" font-size="12" fill="currentColor">{}</text>'
-        lines += [text.format(float(to_x(x)), floor + 16, "middle", f"{x:.5g}") for x in np.linspace(x0, x1, 6)[1:-1]]
-        lines += [text.format(LEFT - 6, float(to_y(y)) + 4, "end", f"{y:.4g}") for y in np.linspace(y0, y1, 6)[1:-1]]
+        lines += [text.format(float(to_x(x)), floor + 16, "middle", mark) for x, mark in self._marks(x0, x1)]
+        lines += [text.format(LEFT - 6, float(to_y(y)) + 4, "end", f"{y:.6g}") for y in round_places(y0, y1)]
         lines.append(text.format((LEFT + WIDTH) / 2, HEIGHT - 8, "middle", html.escape(self.x_title)))
         turned = f'<text transform="translate(14 {floor / 2:.0f}) rotate(-90)" text-anchor="middle" font-size="12" '
         return [*lines, f'{turned}fill="currentColor">{html.escape(self.y_title)}</text>']
+
+
+def round_places(low: float, high: float) -> list[float]:
+    """About five round numbers between two ends."""
+    raw = (high - low) / 5
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(size * power for size in (1, 2, 5, 10) if size * power >= 0.999 * raw)
+    return [step * count for count in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def _thinned(trace: Trace) -> Trace:
@@ -100,7 +129,8 @@ def _plotly(trace: Trace) -> list[dict[str, Any]]:
     if trace.kind == "image":
         return [{"type": "heatmap", "x": x, "y": y, "z": numbers(trace.values), "colorscale": "Viridis"}]
     if trace.kind == "bars":
-        return [{"type": "bar", **base, "marker": {"color": colour}}]
+        named = {"x": list(trace.labels)} if trace.labels else {}
+        return [{"type": "bar", **base, **named, "marker": {"color": colour}}]
     if trace.kind == "points":
         return [{"type": "scatter", "mode": "markers", **base, "marker": {"color": colour, "size": 5}}]
     if trace.kind == "band":

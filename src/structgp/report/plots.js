@@ -1,9 +1,8 @@
 (function () {
   const figures = JSON.parse(document.getElementById("figures").textContent);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  function draw() {
-    const ink = getComputedStyle(document.documentElement).getPropertyValue("--ink").trim();
-    const rule = getComputedStyle(document.documentElement).getPropertyValue("--rule").trim();
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  function draw(ink, rule) {
     figures.forEach(function (figure, number) {
       const place = document.getElementById("plot" + number);
       const axis = { gridcolor: rule, linecolor: rule, automargin: true };
@@ -11,13 +10,16 @@
         xaxis: Object.assign({}, axis, figure.layout.xaxis),
         yaxis: Object.assign({}, axis, figure.layout.yaxis),
         paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-        font: { color: ink }, height: 340, legend: { orientation: "h", y: 1.12 },
+        font: { color: ink }, autosize: true, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
       });
-      if (!place.dataset.drawn) { place.textContent = ""; place.dataset.drawn = "yes"; }
+      if (!place.dataset.drawn) { place.textContent = ""; place.style.height = "340px"; place.dataset.drawn = "yes"; }
       Plotly.react(place, figure.data, layout, { responsive: true, displaylogo: false });
     });
   }
+  function show() { draw(colour("--ink"), colour("--rule")); }
   if (!window.Plotly) { return; }
-  draw();
-  dark.addEventListener("change", draw);
+  show();
+  dark.addEventListener("change", show);
+  window.addEventListener("beforeprint", function () { draw("#000", "#ccc"); });
+  window.addEventListener("afterprint", show);
 })();

@@ -7,22 +7,27 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
+from ..inputs import few
 from ..models.additive import FittedAdditive
 from ..models.projection_pursuit import FittedProjectionPursuit
-from ..table_model import TableModel
+from ..table_model import LEVELS, TableModel
+from .effects import effects_of
 from .figures import Figure, Trace
+from .words import parts_of, shown
 
-PLACES = 400  # at which a curve is drawn
-LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
+PLACES = 800  # at which a curve is drawn
+MOST_COLUMNS = 12  # effects of columns that are drawn, the largest first
+LINES = ("series", "curve")  # shapes with one input
 
 
 def fit_figures(model: TableModel) -> list[Figure]:
     """Data and fit: a curve with bands, pictures of a grid, or what was said against what was seen."""
-    if model.shape == "series" and model.task != "classification":
-        return [_curve(model)]
-    if model.shape == "series" and len(model.classes) == 2:
+    if model.shape in LINES and model.task != "classification":
+        end = "The end of the series and the forecast"
+        return [_curve(model, "Data and fit"), *([_curve(model, end, 0.8)] if model.shape == "series" else [])]
+    if model.shape in LINES and len(model.classes) == 2:
         return [_probability(model)]
-    if model.shape == "grid" and len(model.center) == 2:
+    if model.shape == "grid" and len(model.center) == 2 and len(model.classes) <= 2:
         return _pictures(model)
     seen = model.evaluation
     if not seen.sd:
@@ -33,35 +38,42 @@ def fit_figures(model: TableModel) -> list[Figure]:
     return [Figure("Predicted and observed", f"predicted {model.target}", f"observed {model.target}", traces)]
 
 
-def _places(model: TableModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The training data of a series, and places from its beginning to a little after its end."""
+def _places(model: TableModel, begin: float = 0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The training data of a series from some part on, and places from there to a little after its end."""
     t, y = np.asarray(model.fitted.inputs.points)[:, 0], np.asarray(model.fitted.data.y)[:, 0]
     span = float(np.ptp(t)) or 1.0
-    return t, y, np.linspace(t.min(), t.max() + 0.1 * span, PLACES)
+    first, beyond = t.min() + begin * span, 0.1 * span if model.shape == "series" else 0.0
+    return t[t >= first], y[t >= first], np.linspace(first, t.max() + beyond, PLACES)
+
+
+def _written(model: TableModel) -> Any:
+    """How places of a line are written: dates as dates."""
+    column = model.layout.used[0]
+    return column.written if column.kind == "date" else None
 
 
 def _axis_name(model: TableModel, column: int = 0) -> str:
     used = model.layout.used
-    unit = used[column].unit if column < len(used) else ""
-    return f"{model.layout.names[column]} ({unit})" if unit else model.layout.names[column]
+    return used[column].name if column < len(used) else model.layout.names[column]
 
 
-def _curve(model: TableModel) -> Figure:
-    t, y, places = _places(model)
+def _curve(model: TableModel, title: str, begin: float = 0.0) -> Figure:
+    """Data, mean and band, from some part of the series on."""
+    t, y, places = _places(model, begin)
     prediction = model.fitted.predict(places)
     lower, upper = prediction.interval(0.95)
     traces = (
-        Trace("band", places, lower, "95 % of new observations", upper=upper),
+        Trace("band", places, lower, "95 % band", upper=upper),
         Trace("points", t, y, "data"),
         Trace("line", places, prediction.observed.mean, "mean"),
     )
-    return Figure("Data and fit", _axis_name(model), model.target, traces)
+    return Figure(title, _axis_name(model), model.target, traces, _written(model))
 
 
 def _probability(model: TableModel) -> Figure:
     t, y, places = _places(model)
     traces = (Trace("points", t, y, "labels"), Trace("line", places, model.fitted.predict(places).probability, "probability"))
-    return Figure("Labels and probability", _axis_name(model), f"probability of {model.classes[1]}", traces)
+    return Figure("Labels and probability", _axis_name(model), f"probability of {model.classes[1]}", traces, _written(model))
 
 
 def _pictures(model: TableModel) -> list[Figure]:
@@ -71,37 +83,68 @@ def _pictures(model: TableModel) -> list[Figure]:
     seen = np.full((len(rows), len(columns)), np.nan)
     seen[row, column] = y
     mesh = np.stack([part.ravel() for part in np.meshgrid(rows, columns, indexing="ij")], axis=1)
-    observed = model.fitted.predict(mesh).observed
-    panels = {"Data": seen, "Mean": observed.mean.reshape(seen.shape), "Standard deviation": observed.sd.reshape(seen.shape)}
+    prediction = model.fitted.predict(mesh)
+    if model.task == "classification":
+        parts = {f"Probability of {model.classes[1]}": prediction.probability}
+    else:
+        parts = {"Mean": prediction.observed.mean, "Standard deviation of a new value": prediction.observed.sd}
+    panels = {"Data": seen, **{title: values.reshape(seen.shape) for title, values in parts.items()}}
     across, down = _axis_name(model, 1), _axis_name(model, 0)
-    return [Figure(title, across, down, (Trace("image", columns, rows, values=values),)) for title, values in panels.items()]
+    image = lambda values: (Trace("image", columns, rows, values=values),)
+    is_row = down.lower() == "row"
+    return [Figure(title, across, down, image(values), downwards=is_row) for title, values in panels.items()]
 
 
 def component_figures(model: TableModel) -> list[Figure]:
-    """The terms of a sum, each by itself, with bands of two standard deviations."""
+    """The parts of the model, each by itself, with bands of two standard deviations."""
     fitted = model.fitted
     if isinstance(fitted, FittedProjectionPursuit):
-        weights = np.abs(fitted.directions)
-        kept = [name for name, used in zip(model.layout.names, fitted.units.kept, strict=True) if used]
-        numbered = ", ".join(f"{i} {name}" for i, name in enumerate(kept))
-        return [
-            Figure(f"Weights of projection {m + 1}", numbered, "absolute weight", (Trace("bars", np.arange(len(w)), w),))
-            for m, w in enumerate(weights)
-        ]
-    if isinstance(fitted, FittedAdditive) and len(model.center) > 1:
-        units = zip(fitted.components(), model.layout.names, model.center, model.scale, strict=True)
-        return [_band(name, part.x * scale + center, part.mean, part.sd, name) for part, name, center, scale in units]
+        return _projections(model)
+    if model.shape == "table":
+        found = [effect for effect in effects_of(model) if not effect.off][:MOST_COLUMNS]
+        return [_band(effect.name, effect.x, effect.mean, effect.sd, effect.name) for effect in found]
     terms = getattr(getattr(fitted, "kernel", None), "terms", ())
-    if model.shape != "series" or len(terms) < 2 or len(model.classes) > 2:
+    if model.shape not in LINES or len(terms) < 2 or len(model.classes) > 2:
         return []
     _, _, places = _places(model)
-    parts = [(repr(term), fitted.predict(places, part=i)) for i, term in enumerate(terms)]
-    return [_band(name, places, part.mean, part.sd, _axis_name(model)) for name, part in parts]
+    named = zip(parts_of(model), range(len(terms)), strict=False)
+    parts = [(part.name[:1].upper() + part.name[1:], fitted.predict(places, part=i)) for part, i in named]
+    return [_band(name, places, part.mean, part.sd, _axis_name(model), _written(model)) for name, part in parts]
 
 
-def _band(title: str, x: np.ndarray, mean: np.ndarray, sd: np.ndarray, x_title: str) -> Figure:
+def _projections(model: TableModel) -> list[Figure]:
+    """For each projection the function along it and the weights of the columns, those that move the sum most first."""
+    fitted = model.fitted
+    kept = tuple(name for name, used in zip(model.layout.names, fitted.units.kept, strict=True) if used)
+    found: list[Figure] = []
+    components = fitted.additive.components()
+    y = fitted.units.y_scale
+    for m in sorted(range(len(components)), key=lambda m: -components[m].effect)[: MOST_COLUMNS // 2]:
+        part, u = components[m], fitted.directions[m]
+        found.append(_band(f"Function of projection {m + 1}", part.x, y * part.mean, y * part.sd, f"projection {m + 1}"))
+        bars = Trace("bars", np.arange(len(u)), u, labels=kept)
+        found.append(Figure(f"Weights of projection {m + 1}", "column", "weight (columns in standard units)", (bars,)))
+    return found
+
+
+def _band(title: str, x: np.ndarray, mean: np.ndarray, sd: np.ndarray, x_title: str, written: Any = None) -> Figure:
     traces = (Trace("band", x, mean - 2 * sd, upper=mean + 2 * sd), Trace("line", x, mean))
-    return Figure(title, x_title, "effect", traces)
+    return Figure(title, x_title, "effect", traces, written)
+
+
+def about_components(model: TableModel) -> str:
+    """What the figures of the parts show, and what was left out."""
+    fitted = model.fitted
+    effects = effects_of(model)
+    if effects:
+        off = [effect.name for effect in effects if effect.off]
+        others = "" if isinstance(fitted, FittedAdditive) else ", while the others stay at their mean"
+        behind = {"classification": " on the scale of log odds", "counts": " in the logarithm of the mean"}.get(model.task, "")
+        none = f" No effect was found of {few(off, 20)}." if off else ""
+        return f"The effect of each column{behind}{others}; the largest first.{none}"
+    if model.shape in LINES and len(getattr(getattr(fitted, "kernel", None), "terms", ())) > 1:
+        return "The bands hold what the data cannot tell apart, such as the level of a season and that of a trend."
+    return ""
 
 
 def error_figures(model: TableModel) -> list[Figure]:
@@ -113,27 +156,27 @@ def error_figures(model: TableModel) -> list[Figure]:
         return [_reliability(model)] if len(model.classes) == 2 else []
     y, mean, sd = (np.asarray(values) for values in (seen.y, seen.mean, seen.sd))
     ends = np.array([mean.min(), mean.max()])
-    residuals = Figure(
-        "Residuals", f"predicted {model.target}", "residual", (Trace("points", mean, y - mean), Trace("guide", ends, 0 * ends))
-    )
-    z = (y - mean) / sd
+    traces = (Trace("points", mean, y - mean), Trace("guide", ends, 0 * ends))
+    residuals = Figure("Residuals", f"predicted {model.target}", "residual", traces)
+    histogram = [_transform((y - mean) / sd)] if model.task == "regression" else []
+    return [residuals, *histogram, *_coverage(seen.covered)]
+
+
+def _transform(z: np.ndarray) -> Figure:
     counts, edges = np.histogram(norm.cdf(z), bins=10, range=(0.0, 1.0))
-    middle = 0.5 * (edges[1:] + edges[:-1])
-    level = np.full(2, len(y) / 10)
-    pit = Figure(
-        "Calibration: probability integral transform",
-        "predicted probability of a smaller value",
-        "rows",
-        (Trace("bars", middle, counts.astype(float)), Trace("guide", np.array([0.0, 1.0]), level, "calibrated")),
+    traces = (
+        Trace("bars", 0.5 * (edges[1:] + edges[:-1]), counts.astype(float)),
+        Trace("guide", np.array([0.0, 1.0]), np.full(2, len(z) / 10), "calibrated"),
     )
-    return [residuals, pit, _coverage(z)]
+    return Figure("Calibration: probability integral transform", "predicted probability of a smaller value", "rows", traces)
 
 
-def _coverage(z: np.ndarray) -> Figure:
+def _coverage(covered: tuple[float, ...]) -> list[Figure]:
+    if not covered:
+        return []
     asked = np.array(LEVELS)
-    found = np.array([np.mean(np.abs(z) <= norm.ppf((1 + level) / 2)) for level in LEVELS])
-    traces = (Trace("line", asked, found, "found"), Trace("guide", asked, asked, "asked for"))
-    return Figure("Calibration: coverage of intervals", "probability of the interval", "part of the rows inside", traces)
+    traces = (Trace("line", asked, np.array(covered), "found"), Trace("guide", asked, asked, "asked for"))
+    return [Figure("Calibration: coverage of intervals", "probability of the interval", "part of the rows inside", traces)]
 
 
 def _reliability(model: TableModel) -> Figure:
@@ -147,25 +190,44 @@ def _reliability(model: TableModel) -> Figure:
 
 
 def score_rows(model: TableModel) -> list[list[str]]:
-    """The table of scores, its header first; empty when no row could be spared."""
-    scores = model.evaluation.scores
+    """The table of scores with their 90 % intervals, its header first; empty when no row could be spared."""
+    scores, intervals = model.evaluation.scores, model.evaluation.intervals
     if not scores:
         return []
     names = list(scores["this model"])
-    return [["", *names], *([method, *(f"{found[name]:.4g}" for name in names)] for method, found in scores.items())]
+
+    def cell(method: str, name: str) -> str:
+        ends = intervals.get(method, {}).get(name)
+        between = "" if ends is None else "\N{NO-BREAK SPACE}…\N{NO-BREAK SPACE}".join(shown(end, name) for end in ends)
+        around = f" ({between})" if between else ""
+        return f"{shown(scores[method][name], name)}{around}"
+
+    return [["", *names], *([method, *(cell(method, name) for name in names)] for method in scores)]
+
+
+def confusion_rows(model: TableModel) -> list[list[str]]:
+    """How often each class was taken for which, on the rows held out that were kept; its header first."""
+    seen = model.evaluation
+    if not seen.label:
+        return []
+    found = np.zeros((len(model.classes),) * 2, dtype=int)
+    np.add.at(found, (np.asarray(seen.y, dtype=int), np.asarray(seen.label, dtype=int)), 1)
+    rows = [[name, *map(str, counts)] for name, counts in zip(model.classes, found.tolist(), strict=True)]
+    return [["observed, and taken for …", *model.classes], *rows]
 
 
 def trial_rows(model: TableModel) -> list[list[str]]:
     """The table of candidates, its header first."""
-    shown: Any = lambda value: "" if value is None else f"{value:.5g}"
+    number: Any = lambda value: "" if value is None else f"{value:.5g}"
+    compared = "log probability of a forecast row" if model.shape == "series" else "log probability of a row held out"
     rows = [
         [
             ("★ " if trial.chosen else "") + trial.name,
-            shown(trial.log_evidence),
-            shown(trial.held_out),
-            f"{trial.seconds:.1f}",
+            number(trial.log_evidence),
+            number(trial.held_out),
+            f"{trial.seconds:.1f}" if trial.seconds else "",
             trial.note,
         ]
         for trial in model.trials
     ]
-    return [["candidate", "log evidence", "held-out log probability", "seconds", ""], *rows]
+    return [["candidate", "log evidence", compared, "seconds", ""], *rows]
