@@ -16,6 +16,7 @@ Seconds are wall time, compilation included, in this one process.
 import argparse
 import time
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -324,6 +325,12 @@ def compare(names: Iterable[str], splits: int, seconds: float, only: set[str]) -
     return found
 
 
+def read_rows(text: str) -> dict[tuple[str, str], Score]:
+    """The rows that `compare` printed, here or on other machines."""
+    rows = (line.strip("| ").split(" | ") for line in text.splitlines() if line.count(" | ") == 5 and "thesis" not in line)
+    return {(name, method): Score(*map(float, scores)) for name, method, *scores in rows if name != "set"}
+
+
 def on_front(found: Mapping[tuple[str, str], Score]) -> dict[str, list[str]]:
     """For each set, the methods that no other beats in both error and time, the fastest first."""
     best: dict[str, list[str]] = {}
@@ -348,18 +355,32 @@ def draw_front(found: Mapping[tuple[str, str], Score], path: str) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     names = list(dict.fromkeys(name for name, _ in found))
-    _, axes = plt.subplots(1, len(names), figsize=(3.2 * len(names), 3.2), layout="constrained", squeeze=False)
-    for ax, name in zip(axes[0], names, strict=True):
+    columns = min(4, len(names))
+    size = -(-len(names) // columns), columns
+    figure, axes = plt.subplots(*size, figsize=(3.2 * columns, 3.0 * size[0]), layout="constrained", squeeze=False)
+    colours = dict(
+        zip(dict.fromkeys(method for _, method in found), plt.rcParams["axes.prop_cycle"].by_key()["color"], strict=False)
+    )
+    for ax in np.ravel(axes)[len(names) :]:
+        ax.axis("off")
+    for ax, name in zip(np.ravel(axes), names, strict=False):
         points = {method: s for (set_, method), s in found.items() if set_ == name}
         best = [points[method] for method in on_front(found)[name]]
         ax.plot([s.seconds for s in best], [s.error for s in best], color="#9dc1e8")
         for method, s in points.items():
-            ax.plot(s.seconds, s.error, "o", label=method)
+            ax.plot(s.seconds, s.error, "o", label=method, color=colours[method])
         ax.set(xscale="log", yscale="log", title=name, xlabel="seconds", ylabel="error")
-    axes[0][0].legend(fontsize=7)
-    axes[0][0].figure.savefig(path, dpi=120)
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter(NullFormatter())
+    last = np.ravel(axes)[-1]
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    (last if len(names) % columns else axes[0][0]).legend(handles, labels, loc="center", fontsize=8)
+    figure.savefig(path, dpi=120)
 
 
 def main() -> None:
@@ -369,9 +390,15 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=300.0, help="bound for the search of projection pursuit")
     parser.add_argument("--methods", nargs="*", default=[])
-    parser.add_argument("--figure")
+    parser.add_argument("--figure", help="draw runtime against error into this file")
+    parser.add_argument(
+        "--rows", nargs="*", default=[], help="files with rows printed before: the front of those, nothing is run"
+    )
     arguments = parser.parse_args()
-    found = compare(arguments.sets, arguments.splits, arguments.seconds, set(arguments.methods))
+    if arguments.rows:
+        found = read_rows("\n".join(Path(path).read_text() for path in arguments.rows))
+    else:
+        found = compare(arguments.sets, arguments.splits, arguments.seconds, set(arguments.methods))
     print_front(found)
     if arguments.figure:
         draw_front(found, arguments.figure)
