@@ -26,7 +26,7 @@ from .fitted import Fitted, square_root
 from .inference.base import CONVERGED, Found, Inference, Inferred, find_sites, unknown
 from .inference.choose import choose
 from .inference.several import check_several, offsets
-from .inputs import Inputs, as_inputs
+from .inputs import Grid, Inputs, as_inputs
 from .kernels.algebra import Kernel
 from .kernels.independent import IndependentKernels, kernels_of
 from .latents import FittedLatents, condition_latents, conditional_of

@@ -20,7 +20,8 @@ from ..inputs import as_inputs
 from ..kernels.stationary import Matern52
 from ..likelihoods.labels import Bernoulli
 from .additive import AdditiveGP
-from .labels import AdditiveLabels, FittedLabels, ProjectionPursuitLabels
+from .labels import AdditiveLabels, ProjectionPursuitLabels
+from .one_against_rest import OneAgainstRest
 from .projection_pursuit import ProjectionPursuitGP
 
 STRUCTURES = ("additive", "projection-pursuit")
@@ -35,34 +36,6 @@ class Tried(NamedTuple):
     fitted: Any
     score: float
     offer: Offer
-
-
-@dataclasses.dataclass(frozen=True)
-class OneAgainstRest:
-    """Several classes, each with a model of its own against all others."""
-
-    classes: tuple[FittedLabels, ...]
-
-    @property
-    def log_evidence(self) -> float:
-        """The sum over the classes."""
-        return float(sum(fitted.log_evidence for fitted in self.classes))
-
-    @property
-    def likelihood(self) -> Any:
-        """How the label of each class arises."""
-        return self.classes[0].likelihood
-
-    def predict(self, X: Any) -> Any:
-        """The probability of every class at new places, (M, classes), as `.probability`."""
-        each = np.stack([fitted.predict(X).probability for fitted in self.classes], axis=1)
-        return Probabilities(each / each.sum(axis=1, keepdims=True))
-
-
-class Probabilities(NamedTuple):
-    """Of every class at each place."""
-
-    probability: np.ndarray
 
 
 def regression(X: np.ndarray, y: np.ndarray, structure: str = "auto", seed: int = 0) -> tuple[Any, Plan]:

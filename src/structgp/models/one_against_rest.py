@@ -26,6 +26,11 @@ class OneAgainstRest:
         """The sum over the classes, which compares such models with each other and with nothing else."""
         return float(sum(part.log_evidence for part in self.parts))
 
+    @property
+    def likelihood(self) -> Any:
+        """How the labels of a class arise."""
+        return self.parts[0].likelihood
+
     def predict(self, X: Any) -> ClassProbabilities:
         """The probability of each class at new places."""
         each = np.stack([np.asarray(part.predict(X).probability) for part in self.parts], axis=1)
