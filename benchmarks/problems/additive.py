@@ -5,7 +5,9 @@ each set and method; then the methods that no other beats in both error and time
 
     python -m benchmarks.problems.additive                                  # all sets, all methods, first split
     python -m benchmarks.problems.additive kin40k --splits 1 --seconds 480  # one set
-    python -m benchmarks.problems.additive magic ijcnn1 --splits 2          # classification
+    python -m benchmarks.problems.additive magic ijcnn1 --splits 5          # classification
+    python -m benchmarks.problems.additive magic --first 2                  # the third split alone, to run splits side by side
+    python -m benchmarks.problems.additive --rows FILES                     # rows printed by such runs, averaged over splits
     python -m benchmarks.problems.additive --figure front.png               # runtime against error over the regression sets
 
 NMSE is the squared error over that of the training mean; MNLP the mean negative log density in the units of y, noise
@@ -157,6 +159,9 @@ def _error_rate(part: Part, make_one: Callable[[], object]) -> Run:
 # accuracy
 
 
+HEADER = "| set | method | error | −log p | cover | seconds |\n|---|---|---|---|---|---|"
+
+
 class Score(NamedTuple):
     """Two scores and a coverage of one method on one set; NaN where a method has none."""
 
@@ -301,34 +306,42 @@ def measure(name: str, part: Part, estimator: object) -> Score:
     return of_regression(part, mean, sd, time.perf_counter() - clock)
 
 
-def compare(names: Iterable[str], splits: int, seconds: float, only: set[str]) -> dict[tuple[str, str], Score]:
+def compare(names: Iterable[str], first: int, splits: int, seconds: float, only: set[str]) -> dict[tuple[str, str], Score]:
     """Mean scores over splits, printed as they come."""
-    print("| set | method | error | −log p | cover | seconds |\n|---|---|---|---|---|---|")
+    print(HEADER)
     found = {}
     for name in names:
         if name in THESIS:
             additive, pursuit, dense = THESIS[name]
             print(f"| {name} | thesis: additive, projection pursuit, dense | {additive}, {pursuit}, {dense} | | | |")
-        chosen = parts_of(name)[:splits]
+        chosen = list(enumerate(parts_of(name)))[first : first + splits]
         for method in estimators(name, seconds, 0):
             if only and method not in only:
                 continue
             try:
-                scores = [measure(name, part, estimators(name, seconds, i)[method]()) for i, part in enumerate(chosen)]
+                scores = [measure(name, part, estimators(name, seconds, i)[method]()) for i, part in chosen]
             except Unavailable as reason:
                 print(f"| {name} | {method} | {reason} | | | |")
                 continue
             mean = Score(*np.mean(scores, axis=0))
             found[name, method] = mean
-            row = f"| {name} | {method} | {mean.error:.4f} | {mean.negative_log:.3f} | {mean.cover:.3f} | {mean.seconds:.1f} |"
-            print(row, flush=True)
+            print(row(name, method, mean), flush=True)
     return found
 
 
+def row(name: str, method: str, mean: Score) -> str:
+    """One line of the table."""
+    return f"| {name} | {method} | {mean.error:.4f} | {mean.negative_log:.3f} | {mean.cover:.3f} | {mean.seconds:.1f} |"
+
+
 def read_rows(text: str) -> dict[tuple[str, str], Score]:
-    """The rows that `compare` printed, here or on other machines."""
+    """The rows that `compare` printed, here or on other machines; the mean where a set and method has several."""
     rows = (line.strip("| ").split(" | ") for line in text.splitlines() if line.count(" | ") == 5 and "thesis" not in line)
-    return {(name, method): Score(*map(float, scores)) for name, method, *scores in rows if name != "set"}
+    found: dict[tuple[str, str], list[Score]] = {}
+    for name, method, *scores in rows:
+        if name != "set":
+            found.setdefault((name, method), []).append(Score(*map(float, scores)))
+    return {key: Score(*np.mean(scores, axis=0)) for key, scores in found.items()}
 
 
 def on_front(found: Mapping[tuple[str, str], Score]) -> dict[str, list[str]]:
@@ -387,7 +400,8 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.problems.additive")
     parser.add_argument("sets", nargs="*", default=list(REGRESSION))
-    parser.add_argument("--splits", type=int, default=1)
+    parser.add_argument("--splits", type=int, default=1, help="how many splits")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first of them")
     parser.add_argument("--seconds", type=float, default=300.0, help="bound for the search of projection pursuit")
     parser.add_argument("--methods", nargs="*", default=[])
     parser.add_argument("--figure", help="draw runtime against error into this file")
@@ -397,8 +411,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.rows:
         found = read_rows("\n".join(Path(path).read_text() for path in arguments.rows))
+        print("\n".join([HEADER, *(row(*key, mean) for key, mean in found.items())]))
     else:
-        found = compare(arguments.sets, arguments.splits, arguments.seconds, set(arguments.methods))
+        found = compare(arguments.sets, arguments.first, arguments.splits, arguments.seconds, set(arguments.methods))
     print_front(found)
     if arguments.figure:
         draw_front(found, arguments.figure)
