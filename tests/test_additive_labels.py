@@ -9,6 +9,7 @@ import pytest
 
 import reference
 import structgp as sg
+from structgp.linalg import sines
 from structgp.models.additive import AdditiveGP
 from structgp.models.labels import LEVEL, AdditiveLabels, LaplaceObjective, NormalScores, ProjectionPursuitLabels
 from structgp.parameters import free_vector
@@ -87,6 +88,30 @@ def test_projections_of_labels():
     assert np.mean((fitted.predict(new).probability > 0.5) == truth) > 0.9
     assert len(fitted.table) == 1
     assert "1 projections" in fitted.summary()
+
+
+def test_projections_of_labels_know_that_their_directions_were_learned():
+    """Weights and directions are one Gaussian, whose precision has the derivatives of f in both."""
+    rng = np.random.default_rng(2)
+    Z = rng.standard_normal((60, 2))
+    y = (np.abs(Z @ [0.6, 0.8]) > 0.7).astype(float)
+    fitted = ProjectionPursuitLabels(projections=1, sines=4, ranks=False).fit(Z, y, max_evaluations=20)
+    F = len(fitted.mode.weights) - 2
+
+    with jax.enable_x64(True):
+        L, U = jnp.asarray(fitted.waves.reach), fitted.model.functions.units()
+        scale = fitted.model._scale(L)[:, None]
+        f = lambda U, a, x: a @ (scale * sines.features(U, L, jnp.asarray(x), 4))
+        in_weights, in_directions = jax.jacobian(f, 1), jax.jacobian(f)
+        a, new = jnp.asarray(fitted.mode.weights[:F]), rng.standard_normal((5, 2))
+        J, K = (np.concatenate([in_weights(U, a, x), in_directions(U, a, x)[:, 0]], axis=1) for x in (Z, new))
+        mean = np.asarray(f(U, a, Z))
+    p = 1 / (1 + np.exp(-mean))
+    precision = np.eye(F + 2) + (J.T * p * (1 - p)) @ J
+    found = fitted.predict(new)
+    np.testing.assert_allclose(found.variance, np.sum(K.T * np.linalg.solve(precision, K.T), axis=0), rtol=1e-8)
+    known = np.sum(K[:, :F].T * np.linalg.solve(precision[:F, :F], K[:, :F].T), axis=0)
+    assert np.all(found.variance > known)
 
 
 def test_normal_scores():

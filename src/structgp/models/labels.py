@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -37,7 +37,7 @@ from ..structure.additive import lines_of
 from ..structure.base import No
 from .feature_laplace import Mode, Problem, laplace
 from .projection_pursuit_search import Family, Rung, Search
-from .sine_model import Rows, SineModel, reaches
+from .sine_model import Rows, SineModel, linearised, reaches
 
 RUNGS = (3, 6, 12, 20)  # numbers of projections that are tried
 LEVEL = 9.0  # prior variance of the constant
@@ -66,7 +66,7 @@ class SplineLatent(Parametrised):
         """What the weights see."""
         return Problem(lambda phi: phi, *self._whitening(), pieces, rows.Y[..., 0], rows.Y[..., -1], self.likelihood)
 
-    def whitened(self, x: Float[Array, "rows D"], L: Any) -> Float[Array, "F rows"]:
+    def whitened(self, x: Float[Array, "rows D"], waves: None) -> Float[Array, "F rows"]:
         """Features in units of their prior, at new rows, also beyond the ends of the lines."""
         lines = _lines(self.kernel, x)
         phi = jnp.moveaxis(reach(self.basis, lines.t, lines.rate, lines.states), 0, -1).reshape(-1, len(x))
@@ -89,6 +89,13 @@ class SplineLatent(Parametrised):
         return whiten, unwhiten
 
 
+class Waves(NamedTuple):
+    """Functions of projections as they were learned: the intervals of the sines, and their weights."""
+
+    reach: Float[Any, "M"]
+    weights: Float[Any, "k M"]
+
+
 class SineLatent(Parametrised):
     """A linear part and functions of learned projections, on sine features."""
 
@@ -108,9 +115,15 @@ class SineLatent(Parametrised):
         features = lambda x: sines.features(U, L, x, k)
         return Problem(features, whiten, unwhiten, pieces, rows.Y[..., 0], rows.Y[..., -1], self.likelihood)
 
-    def whitened(self, x: Float[Array, "rows D"], L: Any) -> Float[Array, "F rows"]:
-        """Features in units of their prior, at new rows, for intervals that are known."""
-        return self._scale(L)[:, None] * sines.features(self.functions.units(), L, x, self.functions.sines)
+    def whitened(self, x: Float[Array, "rows D"], waves: Waves) -> Float[Array, "G rows"]:
+        """Features in units of their prior, at new rows, and how f changes there as directions turn."""
+        return linearised(self.functions, waves.reach, self._scale(waves.reach), waves.weights, x)
+
+    def waves(self, mode: Mode, rows: Rows) -> Waves:
+        """What was learned of the functions."""
+        L = reaches(self.functions, rows.X)
+        k, M = self.functions.sines, self.functions.projections
+        return Waves(L, (self._scale(L) * mode.weights)[: k * M].reshape(k, M))
 
     def left_out(self, psi: Float[Array, "F rows"]) -> Float[Array, "rows"]:
         """Nothing: the functions are what their sines make of them."""
@@ -196,7 +209,7 @@ class FittedLabels:
     model: Any
     scores: NormalScores
     mode: Mode
-    reach: Any  # the intervals of the sines; None for splines
+    waves: Waves | None  # of projections; None for splines
     log_evidence: float
     learning: Learning | None
     table: tuple[Rung, ...] = ()
@@ -215,7 +228,7 @@ class FittedLabels:
         Z = self.scores(np.asarray(new.points))
         size = CHUNK if len(Z) > 64 else 64
         filled = np.concatenate([Z, np.zeros((-len(Z) % size, Z.shape[1]))])
-        pieces = [_marginals(self.model, self.mode, self.reach, filled[at : at + size]) for at in range(0, len(filled), size)]
+        pieces = [_marginals(self.model, self.mode, self.waves, filled[at : at + size]) for at in range(0, len(filled), size)]
         mean, variance = (np.concatenate([np.zeros(0), *(np.asarray(p[i]) for p in pieces)])[: len(Z)] for i in range(2))
         return Prediction(mean, variance, self.likelihood)
 
@@ -240,8 +253,8 @@ class FittedLabels:
 
 
 @jax.jit
-def _marginals(model: Any, mode: Mode, L: Any, x: Any) -> tuple[Any, Any]:
-    Psi = model.whitened(x, L)
+def _marginals(model: Any, mode: Mode, waves: Waves | None, x: Any) -> tuple[Any, Any]:
+    Psi = model.whitened(x, waves)
     V = jax.scipy.linalg.solve_triangular(mode.factor, Psi, lower=True)
     return mode.weights @ Psi, jnp.sum(V * V, axis=0) + model.left_out(Psi)
 
@@ -335,8 +348,28 @@ def _fitted(
     rows = Rows.of(Z, y[:, None])
     pieces = _pieces(model, rows)
     mode = jax.block_until_ready(_approximation(model, pieces, rows, jnp.zeros(_size(model, pieces))))
-    L = np.asarray(reaches(model.functions, rows.X)) if isinstance(model, SineLatent) else None
-    return FittedLabels(model, scores, as_numpy(mode), L, float(mode.log_evidence), learning, table)
+    waves = None
+    if isinstance(model, SineLatent):
+        waves = model.waves(mode, rows)
+        mode = _with_directions(model, mode, waves, rows)
+    return FittedLabels(model, scores, as_numpy(mode), as_numpy(waves), float(mode.log_evidence), learning, table)
+
+
+@jax.jit
+def _with_directions(model: SineLatent, mode: Mode, waves: Waves, rows: Rows) -> Mode:
+    """Weights and directions together as a Gaussian around what was learned; each entry of a direction has prior variance 1."""
+    F = len(mode.weights)
+    G = F + model.functions.directions.size
+
+    def add(total: Array, piece: tuple[Array, Array]) -> tuple[Array, None]:
+        x, y = piece
+        Psi = model.whitened(x, waves)
+        w = y[:, -1] * model.likelihood.derivatives(y[:, 0], mode.weights @ Psi[:F])[2]
+        return total + (Psi * w) @ Psi.T, None
+
+    precision = jax.lax.scan(add, jnp.eye(G), (rows.X, rows.Y))[0]
+    weights = jnp.concatenate([mode.weights, jnp.zeros(G - F)])
+    return mode._replace(weights=weights, factor=jnp.linalg.cholesky(precision))
 
 
 def _lines(kernel: Kernel, X: Any) -> Any:

@@ -31,7 +31,7 @@ from ..parameters import as_numpy
 from ..posterior import Prediction
 from .additive import FittedAdditive, conditioned
 from .projection_pursuit_search import Family, Rung, Search
-from .sine_model import Rows, SineModel, SineObjective, reaches
+from .sine_model import Rows, SineModel, SineObjective, linearised, reaches
 
 RUNGS = (1, 2, 4, 6, 10, 20, 40, 80)  # numbers of projections that are tried
 CHUNK = 2048
@@ -65,7 +65,7 @@ class Spread(NamedTuple):
 
     L: Any
     scales: Any
-    slopes: Any  # derivative of each function: weights of its sines, (k, M)
+    slopes: Any  # the weights of the sines of each function, (k, M), which say how f changes as its direction turns
     known: Any  # factor of the precision of the weights when the directions are taken as known
     factor: Any  # and of weights and directions together
     noise: Any
@@ -236,12 +236,7 @@ def _spread(model: SineModel, rows: Rows) -> Spread:
 
 
 def _linearised(model: SineModel, spread: Spread, X: Any) -> Any:
-    """The features in units of their prior, then how f would change with each entry of each direction, (F, N)."""
-    U, k = model.units(), model.sines
-    waves = spread.scales[:, None] * sines.features(U, spread.L, X, k)
-    slope = jnp.sum(spread.slopes[:, :, None] * sines.slopes(U, spread.L, X, k), axis=0)
-    turned = slope[:, None, :] * X.T[None]
-    return jnp.concatenate([waves, turned.reshape(-1, len(X))])
+    return linearised(model, spread.L, spread.scales, spread.slopes, X)
 
 
 @jax.jit

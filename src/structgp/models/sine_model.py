@@ -83,6 +83,17 @@ def reaches(model: SineModel, X: Float[Array, "pieces rows D"]) -> Float[Array, 
     return jnp.where(reach > 0, reach, 1.0)
 
 
+def linearised(
+    model: SineModel, L: Float[Array, "M"], scales: Float[Array, "F"], weights: Float[Array, "k M"], X: Float[Array, "N D"]
+) -> Float[Array, "G N"]:
+    """The features in units of their prior, then how sines with these weights change with each entry of each direction."""
+    U, k = model.units(), model.sines
+    waves = scales[:, None] * sines.features(U, L, X, k)
+    slope = jnp.sum(weights[:, :, None] * sines.slopes(U, L, X, k), axis=0)
+    turned = slope[:, None, :] * X.T[None]
+    return jnp.concatenate([waves, turned.reshape(-1, len(X))])
+
+
 def log_evidence(model: SineModel, rows: Rows, total: Float[Array, ""]) -> Float[Array, ""]:
     """log p(y); `total` is yᵀy."""
     L = reaches(model, rows.X)
