@@ -86,9 +86,13 @@ def spawn(problem: Problem, method: str, size: int, limits: Limits) -> Record:
 
 
 def environment() -> dict[str, str]:
-    """This checkout first on the path, threads as they are, and no compilation cache from earlier runs: cold means cold."""
+    """This checkout first on the path, threads as they are, no programs compiled by earlier runs, but modules that were.
+
+    A fresh process is not a fresh installation: Python keeps the bytecode of modules unless it is told not to.
+    """
     path = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
-    env = {key: value for key, value in os.environ.items() if key != "JAX_COMPILATION_CACHE_DIR"}
+    left_out = ("JAX_COMPILATION_CACHE_DIR", "PYTHONDONTWRITEBYTECODE")
+    env = {key: value for key, value in os.environ.items() if key not in left_out}
     return env | {"PYTHONPATH": os.pathsep.join(part for part in path if part)}
 
 

@@ -1,6 +1,7 @@
 """What is begun before it is needed."""
 
 import functools
+import threading
 
 import jax
 import numpy as np
@@ -48,3 +49,11 @@ def test_work_is_done_when_its_context_ends():
     with Early(lambda: done.append(jax.numpy.zeros(1).dtype)):
         pass
     assert done == [np.float64]
+
+
+def test_what_can_wait_comes_after_what_is_needed_first():
+    done, gate = [], threading.Event()
+    first = Early(lambda: (gate.wait(60), done.append("first")))
+    with Early(lambda: done.append("second"), after=first):
+        gate.set()
+    assert done == ["first", "second"]

@@ -221,9 +221,10 @@ def test_a_reason_is_not_nested_over_sizes():
 
 
 def test_workers_see_this_checkout_and_no_compilation_cache(monkeypatch):
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "/somewhere")
+    for name in ("JAX_COMPILATION_CACHE_DIR", "PYTHONDONTWRITEBYTECODE"):
+        monkeypatch.setenv(name, "/somewhere")
     assert environment()["PYTHONPATH"].startswith(str(ROOT))
-    assert "JAX_COMPILATION_CACHE_DIR" not in environment()
+    assert not {"JAX_COMPILATION_CACHE_DIR", "PYTHONDONTWRITEBYTECODE"} & set(environment())
 
 
 def test_the_watch_gives_a_fraction():

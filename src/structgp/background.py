@@ -20,12 +20,14 @@ class Early:
     What goes wrong there goes wrong again where it is needed, and is told there.
     """
 
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self._work = work
+    def __init__(self, work: Callable[[], Any], after: Early | None = None) -> None:
+        self._work, self._after = work, after
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
+        if self._after is not None:
+            self._after.wait()
         with contextlib.suppress(Exception), jax.enable_x64(True):
             self._work()
 
@@ -40,6 +42,6 @@ class Early:
         self.wait()
 
 
-def compiling(program: Any, *arguments: Any) -> Early:
+def compiling(program: Any, *arguments: Any, after: Early | None = None) -> Early:
     """A compiled program, or one that soon will be: a later call with such arguments finds it done."""
-    return Early(lambda: program.lower(*arguments).compile())
+    return Early(lambda: program.lower(*arguments).compile(), after)

@@ -165,10 +165,11 @@ class GP(Parametrised):
         if restarts < 0 or restarts != int(restarts):
             raise ValueError(f"restarts must be a whole number, 0 or more, got {restarts}")
         options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
-        objective = None
+        objective = gradient = None
         if rule is not None:
             objective = options["objective"] = SiteObjective(self, inputs, data, chosen.engine, rule)
-        with self.compiled_ahead(inputs, data, chosen.engine.specialised(self, inputs, data), rule):
+            gradient = objective.begin(free_vector(self))
+        with self.compiled_ahead(inputs, data, chosen.engine.specialised(self, inputs, data), rule, after=gradient):
             learned, learning = _learner(method)(self, inputs, data, chosen.engine, **options)
             found = None if objective is None else objective.sites(free_vector(learned))
         if approximate is not None:  # the error belongs to the values that were learned
@@ -325,14 +326,16 @@ class GP(Parametrised):
             conditional, weights, evidence = jax.block_until_ready(_condition(self, inputs, data, engine))
         return self._fitted(inputs, data, chosen, conditional, weights, evidence)
 
-    def compiled_ahead(self, inputs: Inputs, data: Data, engine: Engine, rule: Inference | None = None) -> Early:
-        """The program that will condition on data by this engine, compiled while learning runs."""
+    def compiled_ahead(
+        self, inputs: Inputs, data: Data, engine: Engine, rule: Inference | None = None, after: Early | None = None
+    ) -> Early:
+        """The program that will condition on data by this engine, compiled while learning runs, after what is needed first."""
         if rule is None:
-            return compiling(_condition, self, inputs, data, engine)
+            return compiling(_condition, self, inputs, data, engine, after=after)
         w, h = unknown(len(inputs), self.likelihood.latents)
         if self.likelihood.latents > 1:
-            return compiling(condition_latents, self, inputs, w, h, engine)
-        return compiling(_condition_on_sites, self, inputs, w, h, engine, rule.signed(self.likelihood))
+            return compiling(condition_latents, self, inputs, w, h, engine, after=after)
+        return compiling(_condition_on_sites, self, inputs, w, h, engine, rule.signed(self.likelihood), after=after)
 
     def _find_sites(self, inputs: Inputs, data: Data, engine: Engine, rule: Inference, start: tuple[Any, Any] | None) -> Found:
         cold = unknown(len(inputs), self.likelihood.latents)

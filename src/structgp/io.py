@@ -58,7 +58,7 @@ from .models.changepoints.filter import Belief
 from .models.changepoints.model import ChangePoints
 from .models.changepoints.stream import ChangePointStream
 from .models.feature_laplace import Mode
-from .models.labels import FittedLabels, NormalScores, SineLatent, SplineLatent, Waves
+from .models.labels import FittedLabels, NormalScores, SineLatent, SplineLatent, LearnedWaves
 from .models.one_against_rest import OneAgainstRest
 from .models.projection_pursuit import FittedProjectionPursuit, Rung, Spread, Units
 from .models.sine_model import SineModel
@@ -82,7 +82,7 @@ ROOMS = (  # all their values
 )
 GRID_PARTS = (Spectral, Effort, Chosen, TwoLevels, System, LineSystem, Probed, LogDet)
 ADDITIVE_PARTS = (FittedAdditive, FittedProjectionPursuit, SineModel, Units, Spread, Rung, Swept, Splines)
-LABEL_PARTS = (FittedLabels, OneAgainstRest, NormalScores, SplineLatent, SineLatent, Mode, Waves)
+LABEL_PARTS = (FittedLabels, OneAgainstRest, NormalScores, SplineLatent, SineLatent, Mode, LearnedWaves)
 VALUES = (Note, Learning, Inferred, GP, Fitted, FittedLatents, Stream, Smoothed, Filtered, Whitened)
 OTHERS = (*VALUES, *GRID_PARTS, *ADDITIVE_PARTS, *LABEL_PARTS)
 MODELS = (Fitted, FittedLatents, FittedProjectionPursuit, FittedLabels, OneAgainstRest, Stream, ChangePointStream)

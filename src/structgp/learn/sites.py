@@ -41,15 +41,22 @@ class SiteObjective:
     @double_precision
     def __call__(self, theta: Float[Any, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
         arguments = self._arguments(theta)
-        if self._compiling is None:
-            self._compiling = self._begin_to_compile(theta, arguments)
+        compiling = self._compiling or self.begin(theta)
         found = self._find(arguments, LEARNING)
-        self._compiling.wait()
+        compiling.wait()
         if found.status == CONVERGED and np.isfinite(found.log_evidence):
             prior, gradient = _gradient(theta, self.model, *arguments[1:], found)
             if np.isfinite(prior) and np.isfinite(gradient).all():
                 return float(found.log_evidence + prior), np.asarray(gradient)
         return LOWEST, np.zeros(len(theta))
+
+    def begin(self, theta: Float[Any, "P"]) -> Early:
+        """Compile the gradient, beside the search, which is needed first: so its program is written before."""
+        arguments = self._arguments(theta)
+        search = (*arguments, self._cold(), LEARNING)
+        find_sites.lower(*search)
+        self._compiling = compiling(_gradient, theta, self.model, *arguments[1:], find_sites.eval_shape(*search))
+        return self._compiling
 
     def sites(self, theta: Float[Any, "P"]) -> Found:
         """The sites at θ, found to the end."""
@@ -70,11 +77,6 @@ class SiteObjective:
 
     def _cold(self) -> tuple[np.ndarray, np.ndarray]:
         return unknown(len(self.inputs), self.model.likelihood.latents)
-
-    def _begin_to_compile(self, theta: Float[Any, "P"], arguments: tuple[Any, ...]) -> Early:
-        """Compile the gradient while the search is compiled, which comes first."""
-        found = find_sites.eval_shape(*arguments, self._cold(), LEARNING)
-        return compiling(_gradient, theta, self.model, *arguments[1:], found)
 
 
 @functools.partial(jax.jit, static_argnames=("engine", "inference"))

@@ -89,7 +89,7 @@ class SplineLatent(Parametrised):
         return whiten, unwhiten
 
 
-class Waves(NamedTuple):
+class LearnedWaves(NamedTuple):
     """Functions of projections as they were learned: the intervals of the sines, and their weights."""
 
     reach: Float[Any, "M"]
@@ -115,15 +115,15 @@ class SineLatent(Parametrised):
         features = lambda x: sines.features(U, L, x, k)
         return Problem(features, whiten, unwhiten, pieces, rows.Y[..., 0], rows.Y[..., -1], self.likelihood)
 
-    def whitened(self, x: Float[Array, "rows D"], waves: Waves) -> Float[Array, "G rows"]:
+    def whitened(self, x: Float[Array, "rows D"], waves: LearnedWaves) -> Float[Array, "G rows"]:
         """Features in units of their prior, at new rows, and how f changes there as directions turn."""
         return linearised(self.functions, waves.reach, self._scale(waves.reach), waves.weights, x)
 
-    def waves(self, mode: Mode, rows: Rows) -> Waves:
+    def waves(self, mode: Mode, rows: Rows) -> LearnedWaves:
         """What was learned of the functions."""
         L = reaches(self.functions, rows.X)
         k, M = self.functions.sines, self.functions.projections
-        return Waves(L, (self._scale(L) * mode.weights)[: k * M].reshape(k, M))
+        return LearnedWaves(L, (self._scale(L) * mode.weights)[: k * M].reshape(k, M))
 
     def left_out(self, psi: Float[Array, "F rows"]) -> Float[Array, "rows"]:
         """Nothing: the functions are what their sines make of them."""
@@ -209,7 +209,7 @@ class FittedLabels:
     model: Any
     scores: NormalScores
     mode: Mode
-    waves: Waves | None  # of projections; None for splines
+    waves: LearnedWaves | None  # of projections; None for splines
     log_evidence: float
     learning: Learning | None
     table: tuple[Rung, ...] = ()
@@ -253,7 +253,7 @@ class FittedLabels:
 
 
 @jax.jit
-def _marginals(model: Any, mode: Mode, waves: Waves | None, x: Any) -> tuple[Any, Any]:
+def _marginals(model: Any, mode: Mode, waves: LearnedWaves | None, x: Any) -> tuple[Any, Any]:
     Psi = model.whitened(x, waves)
     V = jax.scipy.linalg.solve_triangular(mode.factor, Psi, lower=True)
     return mode.weights @ Psi, jnp.sum(V * V, axis=0) + model.left_out(Psi)
@@ -356,7 +356,7 @@ def _fitted(
 
 
 @jax.jit
-def _with_directions(model: SineLatent, mode: Mode, waves: Waves, rows: Rows) -> Mode:
+def _with_directions(model: SineLatent, mode: Mode, waves: LearnedWaves, rows: Rows) -> Mode:
     """Weights and directions together as a Gaussian around what was learned; each entry of a direction has prior variance 1."""
     F = len(mode.weights)
     G = F + model.functions.directions.size
