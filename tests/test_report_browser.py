@@ -1,4 +1,4 @@
-"""Reports in a browser: Qt's Chromium, which comes as a wheel (PySide6 or PyQt6-WebEngine), where one is installed."""
+"""Reports in a browser: Qt's Chromium, which comes as a wheel (PySide6 or PyQt6-WebEngine); `make browser` fetches one."""
 
 import importlib.util
 import json
@@ -65,7 +65,7 @@ def browser():
 def look():
     package = browser()
     if package is None:
-        pytest.skip("no browser here: pip install PySide6, or PyQt6-WebEngine")
+        pytest.skip("no browser here: `make browser` fetches one")
 
     def look(path, width, scheme):
         flags = f"--no-sandbox --disable-gpu --blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}"

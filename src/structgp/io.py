@@ -58,7 +58,7 @@ from .models.changepoints.filter import Belief
 from .models.changepoints.model import ChangePoints
 from .models.changepoints.stream import ChangePointStream
 from .models.feature_laplace import Mode
-from .models.labels import FittedLabels, NormalScores, SineLatent, SplineLatent, LearnedWaves
+from .models.labels import FittedLabels, LearnedWaves, NormalScores, SineLatent, SplineLatent
 from .models.one_against_rest import OneAgainstRest
 from .models.projection_pursuit import FittedProjectionPursuit, Rung, Spread, Units
 from .models.sine_model import SineModel

@@ -23,6 +23,7 @@ from .additive import AdditiveGP
 from .labels import AdditiveLabels, ProjectionPursuitLabels
 from .one_against_rest import OneAgainstRest
 from .projection_pursuit import ProjectionPursuitGP
+from .projection_pursuit_search import akaike, schwarz
 
 STRUCTURES = ("additive", "projection-pursuit")
 DENSE_ROWS, LABEL_ROWS = 3000, 1500  # up to so many rows, of numbers and of labels, a dense matrix is taken without being asked
@@ -50,7 +51,7 @@ def regression(X: np.ndarray, y: np.ndarray, structure: str = "auto", seed: int 
         fitted = ProjectionPursuitGP(seconds=SECONDS).fit(X, y, seed=seed)
         M = fitted.model.projections
         offer = dataclasses.replace(fitted.additive.plan.offers[0], note=f"projection pursuit, {M} functions")
-        return Tried(fitted, fitted.log_evidence - M * _charge(X), offer)
+        return Tried(fitted, fitted.log_evidence - M * schwarz(*X.shape), offer)
 
     return _better(X, structure, additive, pursuit)
 
@@ -73,7 +74,7 @@ def labels(
         M = sum(fitted.model.functions.projections for fitted in found)
         fitted = together(found)
         return Tried(
-            fitted, fitted.log_evidence - M * _charge(X), _label_offer(X, targets, f"projection pursuit, {M} functions")
+            fitted, fitted.log_evidence - M * akaike(*X.shape), _label_offer(X, targets, f"projection pursuit, {M} functions")
         )
 
     return _better(X, structure, additive, pursuit)
@@ -97,10 +98,6 @@ def _too_many(X: np.ndarray) -> str:
         f"{len(X)} rows in a dense matrix take {units(cost.flops, 'flop')} and {units(cost.bytes, 'B')} for each evaluation; "
         "structure='dense' asks for it"
     )
-
-
-def _charge(X: np.ndarray) -> float:
-    return 0.5 * (X.shape[1] + 1) * float(np.log(len(X)))
 
 
 def _label_offer(X: np.ndarray, targets: list, note: str) -> Offer:

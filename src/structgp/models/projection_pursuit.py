@@ -30,7 +30,7 @@ from ..means import Basis, Powers
 from ..parameters import as_numpy
 from ..posterior import Prediction
 from .additive import FittedAdditive, conditioned
-from .projection_pursuit_search import Family, Rung, Search
+from .projection_pursuit_search import Family, Rung, Search, schwarz
 from .sine_model import Rows, SineModel, SineObjective, linearised, reaches
 
 RUNGS = (1, 2, 4, 6, 10, 20, 40, 80)  # numbers of projections that are tried
@@ -188,7 +188,7 @@ class ProjectionPursuitGP:
         self, Z: np.ndarray, z: np.ndarray, rng: np.random.Generator, evaluations: int, progress: bool | None
     ) -> tuple[SineModel, Learning, tuple[Rung, ...]]:
         start = SineModel([[1.0]], [1.0], [1.0], 0.1, 0.2, states=round(self.nu + 0.5))
-        family = Family(lambda functions: functions, lambda model: model, SineObjective, start)
+        family = Family(lambda functions: functions, lambda model: model, SineObjective, schwarz, start)
         rungs = (self.projections,) if self.projections else tuple(m for m in RUNGS if m <= self.most)
         model, learning, table = Search(family, (Z, z), rungs, self.sines, rng, self.seconds, evaluations, progress).run()
         return model, dataclasses.replace(learning, method="sines"), table

@@ -1,7 +1,7 @@
 """Which projections, and how many: directions are learned from several starts, on few rows first where all are much work.
 
 Each number of projections begins with the model of the number before, with new directions, and afresh. The number is raised as
-long as the evidence, charged ½(D+1) log N for each projection, rises, and as long as there is time.
+long as the evidence, charged for the D + 1 parameters of each projection, rises, and as long as there is time.
 """
 
 from __future__ import annotations
@@ -38,12 +38,23 @@ class Rung(NamedTuple):
     seconds: float
 
 
+def schwarz(rows: int, columns: int) -> float:
+    """What a projection costs: ½ log N for each of its parameters."""
+    return 0.5 * (columns + 1) * float(np.log(rows))
+
+
+def akaike(rows: int, columns: int) -> float:
+    """What a projection costs: one for each of its parameters; a label says too little to pay ½ log N for them."""
+    return columns + 1.0
+
+
 class Family(NamedTuple):
-    """What is searched: how functions become a model and are found in it, what is climbed, and what a start looks like."""
+    """What is searched: how functions become a model and are found in it, what is climbed and charged, and how to start."""
 
     around: Callable[[SineModel], Any]
     functions: Callable[[Any], SineModel]
     objective: Callable[[Any, np.ndarray, np.ndarray], Any]
+    charge: Callable[[int, int], float]
     start: SineModel  # slope, noise and smoothness of a fresh start; its variances are shared among the functions
 
 
@@ -66,7 +77,7 @@ class Search:
         self.few = X[few], y[few]
         self.began = time.perf_counter()
         self.final = max(self.evaluations - FIRST_LOOK - SECOND_LOOK, 1)
-        self.charge = 0.5 * (X.shape[1] + 1) * float(np.log(len(y)))
+        self.charge = self.family.charge(*X.shape)
         self.pace = 0.0  # seconds for each unit of work, as the last climb went
         self.table: list[Rung] = []
 
