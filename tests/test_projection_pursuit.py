@@ -11,6 +11,7 @@ import reference
 import structgp as sg
 from structgp.linalg import sines
 from structgp.models.projection_pursuit import ProjectionPursuitGP, additive_gp
+from structgp.models.projection_pursuit_search import Family, Rung, Search, akaike, schwarz
 from structgp.models.sine_model import Rows, SineModel, SineObjective, log_evidence, reaches
 from structgp.parameters import free_vector
 
@@ -105,3 +106,19 @@ def test_refusals():
         ProjectionPursuitGP().fit(X, np.stack([Y, Y], axis=1))
     with pytest.raises(ValueError, match="X has 2 columns, but the model was given 4"):
         fitted().predict(np.zeros((3, 2)))
+
+
+def test_the_search_goes_on_while_there_may_be_too_few():
+    """Two larger numbers in vain end it, but not where all are few: some functions show only to several projections at once."""
+    family = Family(lambda functions: functions, lambda model: model, SineObjective, schwarz, model(1))
+    search = Search(family, (STANDARD, Y), (1, 2, 4, 10), None, np.random.default_rng(0), 1.0, 10)
+    search.table = [Rung(M, 12, -100.0, -100.0 - M, 0.0) for M in (1, 2, 4)]
+    assert not search.exhausted(model(1))
+    search.table.append(Rung(10, 12, -100.0, -110.0, 0.0))
+    assert search.exhausted(model(1))
+    assert not search.exhausted(model(10))
+
+
+def test_what_a_projection_costs():
+    assert schwarz(1000, 3) == pytest.approx(2 * np.log(1000))
+    assert akaike(1000, 3) == 4

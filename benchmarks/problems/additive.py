@@ -386,8 +386,8 @@ def draw_front(found: Mapping[tuple[str, str], Score], path: str) -> None:
         for method, s in points.items():
             ax.plot(s.seconds, s.error, "o", label=method, color=colours[method])
         ax.set(xscale="log", yscale="log", title=name, xlabel="seconds", ylabel="error")
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        for axis, steps in ((ax.xaxis, (1,)), (ax.yaxis, (1, 2, 5))):
+            axis.set_major_locator(LogLocator(subs=steps))
             axis.set_major_formatter("{x:g}")
             axis.set_minor_formatter(NullFormatter())
     last = np.ravel(axes)[-1]

@@ -1,6 +1,6 @@
 """Tables with more rows than a dense matrix can hold: an additive model or projection pursuit, by their evidence.
 
-The evidence of projection pursuit is charged ½(D+1) log N for each projection, whose direction was chosen and not averaged
+The evidence of projection pursuit is charged for the D + 1 parameters of each projection, which were chosen and not averaged
 over; that of the additive model is its lower bound.
 """
 

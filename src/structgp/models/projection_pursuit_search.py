@@ -17,7 +17,8 @@ from ..learn.maximise import Learning, climb
 from ..parameters import free_vector
 from .sine_model import SineModel
 
-PATIENCE = 2  # after so many larger numbers that were no better, no other is tried
+PATIENCE = 2  # after so many larger numbers that were no better, no other is tried,
+TOO_FEW = 10  # but not before so many projections: fewer can all be too few to find anything
 LEAP = 25.0  # a number is left out where each projection just gained so many times its charge
 WORK = 1.5e8  # rows times squared features up to which all rows are used from the start
 FEW_ROWS, MANY_ROWS = 4000, 10_000  # a first look at more work, or at many rows, takes few
@@ -85,7 +86,7 @@ class Search:
         """The best model found, with all rows seen."""
         best = last = self.rung(self.rungs[0], None)
         ahead = list(self.rungs[1:])
-        while ahead and sum(rung.projections > self.projections(best) for rung in self.table) < PATIENCE:
+        while ahead and not self.exhausted(best):
             leap = len(ahead) > 1 and self.steep() and self.time_for(ahead[1])
             M = ahead.pop(1 if leap else 0)
             if not self.time_for(M):
@@ -102,6 +103,11 @@ class Search:
 
     def projections(self, model: Any) -> int:
         return self.family.functions(model).projections
+
+    def exhausted(self, best: Any) -> bool:
+        """Whether larger numbers were tried in vain."""
+        tried = [rung.projections for rung in self.table]
+        return max(tried) >= TOO_FEW and sum(self.projections(best) < M for M in tried) >= PATIENCE
 
     def charged(self, model: Any) -> float:
         return next(rung.charged for rung in self.table if rung.projections == self.projections(model))
