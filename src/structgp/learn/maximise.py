@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -67,6 +67,14 @@ class Learning:
         return text + (f"; at a bound: {', '.join(self.at_bound)}" if self.at_bound else "")
 
 
+class Look(NamedTuple):
+    """An objective and its gradient at one point."""
+
+    theta: np.ndarray
+    value: float
+    gradient: np.ndarray
+
+
 class Settled(Exception):
     """Nothing is gained any more that is not chance."""
 
@@ -76,10 +84,15 @@ class Interrupted(Exception):
 
 
 class Climb:
-    """One run of L-BFGS-B that remembers the best point it met, so that it can be stopped at any time."""
+    """One run of L-BFGS-B that remembers the best point it met, so that it can be stopped at any time.
 
-    def __init__(self, objective: Any, count: int, stop: threading.Event, report: Callable[[float], None]) -> None:
-        self.objective, self.count, self.stop, self.report = objective, count, stop, report
+    `looked` is what was already seen at a point where the run may begin.
+    """
+
+    def __init__(
+        self, objective: Any, count: int, stop: threading.Event, report: Callable[[float], None], looked: Look
+    ) -> None:
+        self.objective, self.count, self.stop, self.report, self.looked = objective, count, stop, report, looked
         self.evaluations = 0
         self.grain = getattr(objective, "grain", 0.0)
         self.heights: list[float] = []
@@ -89,8 +102,7 @@ class Climb:
         """The negative objective for each observation, which a minimiser takes."""
         if self.stop.is_set():
             raise Interrupted
-        value, gradient = self.objective(theta)
-        self.evaluations += 1
+        value, gradient = self._look(theta)
         if self.best is None or value > self.best[0]:
             self.best = (value, theta.copy(), gradient)
         self.report(self.best[0])
@@ -98,6 +110,12 @@ class Climb:
         if self.grain and len(self.heights) > PATIENCE and self.best[0] - self.heights[-1 - PATIENCE] < self.grain:
             raise Settled
         return -value / self.count, -gradient / self.count
+
+    def _look(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        if np.array_equal(theta, self.looked.theta):
+            return self.looked.value, self.looked.gradient
+        self.evaluations += 1
+        return self.objective(theta)
 
     def _flat(self, bounds: np.ndarray) -> bool:
         """Whether the best point is one where nothing but rounding keeps the search from going on."""
@@ -177,18 +195,18 @@ def climb(
             objective(starts[0])[0], 0.0, 1, time.perf_counter() - began, True, "nothing to learn", 0, 0.0, ()
         )
     with lapack_threads(count), Early(lambda: importlib.import_module("scipy.optimize")):  # it takes as long as a compilation
-        values = [objective(start)[0] for start in starts]
-    best = int(np.argmax(values))
-    if values[best] <= LOWEST:
+        looks = [Look(start, *objective(start)) for start in starts]
+    best = max(looks, key=lambda look: look.value)
+    if best.value <= LOWEST:
         raise ValueError(
             f"the evidence is not finite at the start, {with_free(model, starts[0])}: "
             "check the data for extreme values, or give other starting values"
         )
     bounds = bounds_of(model, starts)
     rng = np.random.default_rng(seed)
-    begin = [starts[best]] + [np.clip(perturbed(model, starts[best], rng), *bounds.T) for _ in range(restarts)]
+    begin = [best.theta] + [np.clip(perturbed(model, best.theta, rng), *bounds.T) for _ in range(restarts)]
     with Progress(progress) as report, lapack_threads(count, len(begin)):
-        runs = _climb_all(objective, count, begin, bounds, max_evaluations, report)
+        runs = _climb_all(objective, count, begin, bounds, max_evaluations, report, best)
     winner = max(runs, key=lambda run: run.value)
     names = np.asarray(free_names(model))
     at_bound = np.any(np.abs(winner.theta[:, None] - bounds) < 1e-6, axis=1)
@@ -206,10 +224,10 @@ def climb(
     return with_free(model, winner.theta), learning
 
 
-def _climb_all(objective: Any, count: int, begin: list, bounds: np.ndarray, most: int, report: Any) -> list[Run]:
+def _climb_all(objective: Any, count: int, begin: list, bounds: np.ndarray, most: int, report: Any, looked: Look) -> list[Run]:
     """All climbs, side by side when there are several; an interrupt ends them all and keeps what they found."""
     stop = threading.Event()
-    climbs = [Climb(objective, count, stop, report) for _ in begin]
+    climbs = [Climb(objective, count, stop, report, looked) for _ in begin]
     if len(begin) == 1:
         return [climbs[0].run(begin[0], bounds, most)]
     with concurrent.futures.ThreadPoolExecutor(min(len(begin), os.cpu_count() or 1)) as pool:
