@@ -232,7 +232,7 @@ class Krylov(Engine):
 def _on_cells(structure: Kronecker, sites: Sites) -> tuple[Float[Array, "*sizes"], Float[Array, "C *sizes"]]:
     """The precisions and the shifts over the grid."""
     if sites.signed:
-        raise ValueError("factors that may be negative are not to be had on a large grid: choose inference='variational'")
+        raise ValueError("factors that may be negative cannot be had on a large grid: structure='dense' takes them")
     return structure.to_grid(sites.precision[:, None])[0], structure.to_grid(sites.shift)
 
 
