@@ -148,6 +148,21 @@ def test_labels_behind_sums_survive_a_file(tmp_path, classes):
     np.testing.assert_allclose(total, 1.0)
 
 
+def test_classes_against_the_rest_survive_a_file(tmp_path):
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    codes = np.digitize(X[:, 0], [-0.5, 0.5])
+    gp = sg.GP(sg.SquaredExponential([1.0, 5.0], 9.0), sg.Bernoulli())
+    fitted = OneAgainstRest(tuple(gp.condition(X, (codes == c).astype(float)) for c in range(3)))
+    layout = Layout((Column("a", "number", fill=0.0), Column("b", "number", fill=0.0)))
+    names = ("low", "high", "top")
+    model = TableModel(fitted, layout, "classification", "y", np.zeros(2), np.ones(2), 60, classes=names)
+    model.save(tmp_path / "model.structgp")
+    rows = pl.DataFrame({"a": [-2.0, 0.0, 2.0], "b": [0.0, 0.0, 0.0]})
+    before, after = model.predict(rows), load_table_model(tmp_path / "model.structgp").predict(rows)
+    np.testing.assert_allclose(after["probability_top"], before["probability_top"])
+    assert before["label"].tolist() == list(names)
+
+
 def test_plan_learns_nothing(folder):
     words = run("plan", folder / "series.csv", "--target", "value", "--time", "day", "--kernel", "SquaredExponential").stdout
     assert "Cholesky" in words

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import structgp as sg
+from structgp.models.one_against_rest import OneAgainstRest
 from structgp.report import render, write_report
 from structgp.report.figures import Figure, Trace, round_places
 from structgp.report.sections import component_figures, confusion_rows, error_figures, fit_figures
-from structgp.report.words import describe, forecast_rows, headline
+from structgp.report.words import describe, forecast_rows, headline, parts_of
 from structgp.table_model import LEVELS, Evaluation, TableModel, Trial
 from structgp.tables import Column, Layout
 
@@ -28,7 +29,8 @@ def series():
     y = RNG.standard_normal(N)
     intervals = {"this model": {"RMSE": (0.05, 0.2)}, "mean": {"RMSE": (0.8, 1.2)}}
     covered = (0.4, 0.7, 0.85, 0.95, 1.0)
-    evaluation = Evaluation("the last rows", tuple(y), tuple(0 * y), tuple(1 + 0 * y), SCORES, intervals, covered)
+    pit = (0.1,) * 10
+    evaluation = Evaluation("the last rows", tuple(y), tuple(0 * y), tuple(1 + 0 * y), SCORES, intervals, covered, pit)
     trials = (Trial("smooth", 1.0, -0.5, 2.0, True), Trial("slow", note="left out: no time"))
     return TableModel(
         fitted, layout, "regression", "a & b", np.zeros(1), np.ones(1), N, "series", trials=trials, evaluation=evaluation
@@ -113,11 +115,14 @@ def test_grids_are_shown_as_pictures():
     assert sd[3, 4] > 5 * sd[0, 0]
 
 
-def test_calibrated_errors_look_calibrated(series):
-    z = np.random.default_rng(1).standard_normal(4000)
-    seen = dataclasses.replace(series.evaluation, y=tuple(z), mean=tuple(0 * z), sd=tuple(1 + 0 * z), covered=LEVELS)
-    _, pit, coverage = error_figures(dataclasses.replace(series, evaluation=seen))
-    np.testing.assert_allclose(pit.traces[0].y, 400, atol=80)
+@pytest.mark.parametrize("task", ["regression", "counts"])
+def test_calibration_is_drawn_for_numbers_and_counts(series, task):
+    pit = tuple(np.linspace(0.05, 0.15, 10))
+    seen = dataclasses.replace(series.evaluation, covered=LEVELS, pit=pit)
+    _, bars, coverage = error_figures(dataclasses.replace(series, task=task, evaluation=seen))
+    np.testing.assert_allclose(bars.traces[0].x, np.arange(0.05, 1.0, 0.1))
+    assert tuple(bars.traces[0].y) == pit
+    np.testing.assert_allclose(bars.traces[1].y, 0.1)
     np.testing.assert_array_equal(coverage.traces[0].y, coverage.traces[0].x)
 
 
@@ -147,7 +152,9 @@ def test_dates_are_written_as_dates(series):
         ),
         (sg.DampedOscillator(2.0, 50.0, 9.0), "wave of 2 days", "swings by ±3 a & b"),
         (sg.Constant(), "level", "±1 a & b before"),
-        (sg.Wiener(), "Wiener", "Wiener(variance=1"),
+        (sg.Wiener(variance=2.0), "random walk", "±1 a & b within 0.5 days"),
+        (sg.DampedOscillator(0.02, 50.0, 9.0), "wave of 0.48 hours", "phase for about 50 days"),
+        (sg.Cosine(), "Cosine", "Cosine("),
     ],
 )
 def test_kernels_are_told_in_words(series, kernel, name, learned):
@@ -170,6 +177,42 @@ def test_labels_are_told_by_class():
     )
     assert confusion_rows(model)[1:] == [["no", "1", "0"], ["yes", "1", "1"]]
     assert headline(model) == " On x its error rate is 10\N{NO-BREAK SPACE}%, against 50\N{NO-BREAK SPACE}% for majority."
+
+
+def test_probabilities_of_several_classes_are_checked():
+    evaluation = Evaluation("x", (0.0, 1.0, 2.0, 2.0), (0.5, 0.5, 0.9, 0.9), label=(0, 0, 2, 2))
+    layout = Layout((Column("a", "number"),))
+    classes = ("low", "middle", "high")
+    model = TableModel(None, layout, "classification", "y", np.zeros(1), np.ones(1), 4, classes=classes, evaluation=evaluation)
+    (figure,) = error_figures(model)
+    np.testing.assert_allclose(figure.traces[0].x, [0.5, 0.9])
+    np.testing.assert_allclose(figure.traces[0].y, [0.5, 1.0])
+    two = dataclasses.replace(model, classes=("no", "yes"), evaluation=dataclasses.replace(evaluation, y=(0.0, 1.0, 1.0, 1.0)))
+    np.testing.assert_allclose(error_figures(two)[0].traces[0].y, [0.5, 1.0])
+
+
+def test_columns_that_move_several_classes_are_told():
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    codes = np.digitize(X[:, 0], [-0.5, 0.5])
+    gp = sg.GP(sg.SquaredExponential([1.0, 50.0], 9.0), sg.Bernoulli())
+    fitted = OneAgainstRest(tuple(gp.condition(X, (codes == c).astype(float)) for c in range(3)))
+    layout = Layout((Column("a", "number"), Column("b", "number")))
+    classes = ("low", "middle", "high")
+    model = TableModel(fitted, layout, "classification", "y", np.zeros(2), np.ones(2), 60, classes=classes)
+    first, others = parts_of(model)
+    assert first.name == "a"
+    assert first.learned.startswith("moves the probability of low by ±0.41")
+    assert others.learned == "no effect was found of b"
+    (figure,) = component_figures(model)
+    places = np.stack([figure.traces[0].x, 0 * figure.traces[0].x], axis=1)
+    np.testing.assert_allclose(figure.traces[0].y, fitted.predict(places).probability[:, 0])
+    assert figure.y_title == "probability of low"
+
+
+def test_noise_with_outliers_is_told(series):
+    fitted = sg.GP(sg.Matern32(), sg.StudentT(3.0, 0.25)).condition(np.arange(5.0), np.zeros(5))
+    noise = parts_of(dataclasses.replace(series, fitted=fitted))[-1]
+    assert noise.learned == "most observations scatter by ±0.25 a & b, some lie far off (3 degrees of freedom)"
 
 
 def test_figures_bear_gaps_and_pictures():

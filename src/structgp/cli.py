@@ -38,9 +38,19 @@ TaskOption = Annotated[str, typer.Option("--task", help="auto, regression, class
 TimeOption = Annotated[str | None, typer.Option("--time", help="Take this column as the only input.")]
 KernelOption = Annotated[str | None, typer.Option("--kernel", help='A kernel, as in "Matern52 + Periodic(period=1)*Matern32".')]
 StructureOption = Annotated[str, typer.Option("--structure", help="auto, dense, markov, additive, projection-pursuit …")]
-DataArgument = Annotated[Path, typer.Argument(help="A table: CSV, TSV or Parquet, gzipped or not.")]
+DataArgument = Annotated[Path, typer.Argument(help="A table: CSV, TSV or Parquet, gzipped or not; or a picture.")]
 ModelArgument = Annotated[Path, typer.Argument(help="A model that structgp fit has written.")]
 OutFolder = Annotated[Path, typer.Option("--out", help="The folder for the results.")]
+PredictionFile = Annotated[
+    Path | None, typer.Option("--out", help="The file for the predictions; without it they are printed.")
+]
+ReportFile = Annotated[Path, typer.Option("--out", help="The file for the report.")]
+ChangesFile = Annotated[Path | None, typer.Option("--out", help="The file for a report, such as changes.html.")]
+LevelOption = Annotated[float, typer.Option("--level", help="The probability that an interval holds.")]
+ValueOption = Annotated[str, typer.Option("--value", help="The column in which changes are looked for.")]
+OrderOption = Annotated[str | None, typer.Option("--time", help="The column that orders the rows.")]
+DemoArgument = Annotated[str, typer.Argument(help="co2, friedman, additive, nonstationary or sinc.")]
+VersionOption = Annotated[bool, typer.Option("--version", help="Print the version and stop.")]
 
 
 def _answers(command: Callable[..., dict[str, Any]]) -> Callable[..., None]:
@@ -67,7 +77,7 @@ def _answers(command: Callable[..., dict[str, Any]]) -> Callable[..., None]:
 
 
 @app.callback(invoke_without_command=True)
-def main(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
+def main(version: VersionOption = False) -> None:
     """Gaussian processes for tables: fit, predict, and see what was learned."""
     if version:
         print(f"structgp {__version__}")
@@ -108,10 +118,8 @@ def fit(
 def predict(
     model: ModelArgument,
     data: DataArgument,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="The file for the predictions; without it they are printed.")
-    ] = None,
-    level: Annotated[float, typer.Option("--level", help="The probability that an interval holds.")] = 0.95,
+    out: PredictionFile = None,
+    level: LevelOption = 0.95,
     as_json: AsJson = False,
 ) -> dict[str, Any]:
     """Predict the rows of a table: mean and interval, or label and probabilities."""
@@ -169,7 +177,7 @@ def info(model: ModelArgument, as_json: AsJson = False) -> dict[str, Any]:
 @_answers
 def report(
     model: ModelArgument,
-    out: Annotated[Path, typer.Option("--out", help="The file for the report.")] = Path("report.html"),
+    out: ReportFile = Path("report.html"),
     as_json: AsJson = False,
 ) -> dict[str, Any]:
     """Write the report of a model again: one HTML file that needs no network."""
@@ -184,9 +192,9 @@ def report(
 @_answers
 def changepoints(
     data: DataArgument,
-    value: Annotated[str, typer.Option("--value", help="The column in which changes are looked for.")],
-    time: Annotated[str | None, typer.Option("--time", help="The column that orders the rows.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="The file for a report, such as changes.html.")] = None,
+    value: ValueOption,
+    time: OrderOption = None,
+    out: ChangesFile = None,
     as_json: AsJson = False,
 ) -> dict[str, Any]:
     """Find where the level or the spread of a series changes, with probabilities."""
@@ -217,7 +225,7 @@ def changepoints(
 @app.command()
 @_answers
 def demo(
-    name: Annotated[str, typer.Argument(help="co2, friedman, additive, nonstationary or sinc.")] = "co2",
+    name: DemoArgument = "co2",
     out: OutFolder = Path("structgp-demo"),
     budget: Budget = "30s",
     seed: SeedOption = 0,

@@ -39,7 +39,10 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """Rows that were held out: what was seen there and what was said of it; counts and labels have their own numbers."""
+    """Rows that were held out: what was seen there and what was said of it.
+
+    Of labels, `mean` is the probability of the second of two classes, or of the class that was said where there are more.
+    """
 
     kind: str  # "the last rows", "random rows", or "" when none could be spared
     y: tuple[float, ...] = ()
@@ -48,6 +51,7 @@ class Evaluation:
     scores: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)  # by method, then by score
     intervals: dict[str, dict[str, tuple[float, float]]] = dataclasses.field(default_factory=dict)  # 90 % of each score
     covered: tuple[float, ...] = ()  # part of the rows inside intervals of each of LEVELS
+    pit: tuple[float, ...] = ()  # part of the rows in each tenth of the probability integral transform
     label: tuple[int, ...] = ()  # the class that was said, where there are classes
 
 
@@ -135,7 +139,7 @@ def load_table_model(path: Any) -> TableModel:
 
 
 def _tuples(evaluation: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(evaluation[name]) for name in ("y", "mean", "sd", "covered", "label")}
+    return {name: tuple(values) for name, values in evaluation.items() if isinstance(values, list)}
 
 
 def predict_rows(fitted: Any, task: str, X: np.ndarray, classes: tuple[str, ...], level: float) -> dict[str, np.ndarray]:

@@ -13,7 +13,7 @@ from ..table_model import TableModel
 from ..tables import Layout
 from .candidates import Candidate, candidates_for
 from .compare import Say, compare, quiet
-from .problem import Problem, layout_of, shape_of, targets, task_of
+from .problem import Problem, calendar_of, layout_of, shape_of, targets, task_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -52,7 +52,8 @@ def prepare(
     shape = shape_of(X[used], layout, time_column is not None)
     plain = kernel is not None or shape != "table"
     center, scale = (np.zeros(X.shape[1]), np.ones(X.shape[1])) if plain else _units(X[used])
-    problem = Problem((X[used] - center) / scale, y[used], task, shape, classes, seed)
+    calendar = calendar_of(layout) if shape == "series" else {}
+    problem = Problem((X[used] - center) / scale, y[used], task, shape, classes, seed, calendar)
     candidates = candidates_for(problem, None if kernel is None else kernel(layout.names), structure, budget)
     return Prepared(layout, problem, center, scale, candidates, int(len(used) - used.sum()))
 

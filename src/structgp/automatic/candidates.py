@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import norm
 
 from ..engines.plan import Plan
 from ..gp import GP
 from ..inputs import Grid, Inputs, as_inputs
 from ..kernels.algebra import Kernel, Product
-from ..kernels.nonstationary import Constant, Spline
+from ..kernels.nonstationary import Constant, Spline, Wiener
 from ..kernels.oscillating import DampedOscillator, Periodic
 from ..kernels.stationary import Matern32, Matern52, SquaredExponential
 from ..likelihoods.base import Likelihood
-from ..likelihoods.categories import Categorical
 from ..likelihoods.counts import NegativeBinomial, Poisson
 from ..likelihoods.gaussian import Gaussian
 from ..likelihoods.labels import Bernoulli
+from ..likelihoods.robust import StudentT
 from ..means import ConstantMean, ZeroMean
 from ..models.additive import AdditiveGP
 from ..models.labels import AdditiveLabels, ProjectionPursuitLabels
@@ -27,7 +30,7 @@ from ..models.one_against_rest import OneAgainstRest
 from ..models.projection_pursuit import ProjectionPursuitGP
 from ..parameters import learned
 from ..priors import Alike
-from .problem import Problem, season_of
+from .problem import Problem, seasons_of
 
 DENSE_ROWS = 1500  # up to this many rows the whole covariance matrix is affordable
 LABEL_ROWS = 800  # likewise, where observations are not Gaussian
@@ -51,6 +54,8 @@ class Candidate(NamedTuple):
     seconds: float = 0.0  # about how long learning takes
     rows: int | None = None  # the most rows that it can take
     plan: Plan | None = None  # what would run, for a plain process
+    robust: Callable[[GP, float], Candidate] | None = None  # from what was learned, the same for noise with outliers
+    price: float = 0.0  # what the evidence leaves out: the prior density of a free level and slope
 
 
 def candidates_for(problem: Problem, kernel: Kernel | None, structure: str, budget: float) -> list[Candidate]:
@@ -74,36 +79,42 @@ def candidates_for(problem: Problem, kernel: Kernel | None, structure: str, budg
 
 
 def series_kernels(problem: Problem) -> dict[str, Kernel]:
-    """A trend with a season when the data swing, something short-lived beside a trend, smooth and rough functions of time.
+    """A trend with a season when the data swing, something short-lived beside it, a random walk, smooth and rough functions.
 
     The trend of a spline can bend at any time, so that what is forecast is not surer than the past allows; that of a Matérn
-    process returns to its mean.
+    process returns to its mean. A random walk goes on from where it is, with no more than that to say of its course.
     """
     t, y = problem.X[:, 0], problem.y
     span = float(np.ptp(t)) or 1.0
-    period = season_of(t, y) if problem.task != "classification" else None
+    periods = seasons_of(t, y, problem.calendar) if problem.task != "classification" else {}
     spread = float(np.var(y)) if problem.task == "regression" else 1.0
     bends = problem.task == "regression" and len(t) >= SHORT_SERIES
     returning = Matern52(lengthscale=span / 3, variance=spread)
     bending = Spline(variance=10 * spread / span**3, start=float(t.min()))
+    walk = Wiener(variance=spread / span, start=float(t.min()) - span / len(t))  # its first value has a variance, too
+    short = Matern32(lengthscale=min(periods.values(), default=span / 50) / 2, variance=0.01 * spread)
     trends = {"trend that bends": bending, "trend": returning} if bends else {"trend": returning}
-    season = None if period is None else _season(period, span, 0.1 * spread, len(t))
-    short = Matern32(lengthscale=span / 100 if period is None else period / 2, variance=0.01 * spread)
     found: dict[str, Kernel] = {}
-    if season is not None:
-        for name, trend in trends.items():
-            found[f"{name} + season of {period:.4g} + short-lived"] = trend + season + short
+    if periods:
+        seasons = [_season(period, span, 0.1 * spread, len(t), name in problem.calendar) for name, period in periods.items()]
+        season = functools.reduce(operator.add, seasons)
+        named = f"season of {' and of '.join(periods)}"
+        found |= {f"{name} + {named} + short-lived": trend + season + short for name, trend in trends.items()}
+        found[f"random walk + {named}"] = walk + season
     found |= curve_kernels(problem)
-    if season is None and bends:
-        found["trend that bends + short-lived"] = bending + short
+    if problem.task != "classification":
+        found["random walk"] = walk
+    if not periods and bends:
+        found |= {"trend that bends": bending, "trend that bends + short-lived": bending + short}
     return found
 
 
-def _season(period: float, span: float, variance: float, rows: int) -> Kernel:
+def _season(period: float, span: float, variance: float, rows: int, known: bool) -> Kernel:
     """A wave of any shape that keeps its shape for long; in long series the sum of two plain waves."""
+    fixed: Any = lambda kernel: kernel.freeze("period") if known else kernel
     if rows <= LONG_SERIES:
-        return Periodic(period=period, variance=variance) * Matern52(lengthscale=span).freeze("variance")
-    return DampedOscillator(period, span, variance) + DampedOscillator(period / 2, span, 0.1 * variance)
+        return fixed(Periodic(period=period, variance=variance)) * Matern52(lengthscale=span).freeze("variance")
+    return fixed(DampedOscillator(period, span, variance)) + fixed(DampedOscillator(period / 2, span, 0.1 * variance))
 
 
 def curve_kernels(problem: Problem) -> dict[str, Kernel]:
@@ -136,29 +147,49 @@ def _gps(problem: Problem, structure: str) -> Callable[[str, Kernel, str], Candi
     """How a kernel becomes a candidate for this problem."""
     likelihoods: dict[str, Callable[[], Likelihood]] = {
         "regression": Gaussian,
-        "classification": lambda: Bernoulli() if len(problem.classes) == 2 else Categorical(classes=len(problem.classes)),
+        "classification": Bernoulli,
         "counts": Poisson,
-        "scattered counts": NegativeBinomial,
+        "scattered counts": lambda: NegativeBinomial(0.1),  # with more, a season is taken for scatter from the start
     }
 
     def make(name: str, kernel: Kernel, kind: str) -> Candidate:
-        free = any(isinstance(term, Spline) for term in getattr(kernel, "terms", (kernel,)))  # its level is not known
-        mean = ZeroMean() if free or kind == "classification" else ConstantMean()
-        gp = GP(kernel, likelihoods[kind](), mean)
+        mean = ZeroMean() if _is_free(kernel) or kind == "classification" else ConstantMean()
+        return given(name, GP(kernel, likelihoods[kind](), mean), kind)
+
+    def given(name: str, gp: GP, kind: str) -> Candidate:
         limit = DENSE_ROWS if kind == "regression" else LABEL_ROWS
         inputs = as_shape(problem.X, problem.shape)
         plan, rows = gp.plan(inputs, structure), None
         if plan.engine.structure == "dense" and len(inputs) > limit:
             plan, rows = gp.plan(problem.X[:limit], structure), limit
         cost = plan.offers[0].cost
-        sweeps = 1 if kind == "regression" else 5 * max(len(problem.classes) - 1, 1)
+        sweeps = 1 if kind == "regression" else 5 * (1 if len(problem.classes) < 3 else len(problem.classes))
         restarts = None if len(inputs) <= 200 else 0
         fit = lambda X, y, tell: gp.fit(X, y, structure=structure, seed=problem.seed, restarts=restarts, progress=tell)
         refit = lambda fitted, X, y: fitted.gp.condition(X, y, structure=structure, missing="infer")
         seconds = COMPILING + sweeps * EVALUATIONS * (cost.flops if cost else 0.0) / FLOPS
-        return Candidate(name, fit, refit, seconds, rows, plan)
+        robust = lambda gp, scale: given(
+            f"{name}, noise with outliers", GP(gp.kernel, StudentT(scale=scale), gp.mean), "outliers"
+        )
+        cheap = kind == "regression" and problem.shape != "grid"
+        price = _price_of_a_line(problem.X[:, 0], problem.y) if _is_free(gp.kernel) else 0.0
+        return _by_class(Candidate(name, fit, refit, seconds, rows, plan, robust if cheap else None, price), problem)
 
     return make
+
+
+def _is_free(kernel: Kernel) -> bool:
+    """Whether it leaves the level free by itself."""
+    return any(isinstance(term, Spline) for term in getattr(kernel, "terms", (kernel,)))
+
+
+def _price_of_a_line(t: np.ndarray, y: np.ndarray) -> float:
+    """The log density of a level and a slope that are as large as the spread of the data and one standard deviation off.
+
+    The evidence of a spline has a density of one for both, whatever their units, and cannot be compared without it.
+    """
+    sd, slope = np.std(y) or 1.0, np.sqrt(12.0) * (np.std(y) or 1.0) / (np.ptp(t) or 1.0)
+    return float(2 * norm.logpdf(1.0) - np.log(sd) - np.log(slope))
 
 
 def as_shape(X: np.ndarray, shape: str) -> Inputs:
@@ -209,13 +240,14 @@ def _additive_labels(problem: Problem, likelihood: Likelihood, functions: int) -
         few = few if problem.task == "counts" else _with_both(few, y)
         points = np.asarray(as_inputs(X).points)
         learnt = AdditiveLabels(likelihood=likelihood).fit(points[few], y[few], progress=tell)
-        return dataclasses.replace(given(learnt, points, y), learning=learnt.learning)
+        return given(learnt, points, y)
 
     def given(fitted: Any, X: Any, y: np.ndarray) -> Any:
-        return AdditiveLabels(fitted.model.kernel, fitted.likelihood).condition(X, y)
+        conditioned = AdditiveLabels(fitted.model.kernel, fitted.likelihood).condition(X, y)
+        return dataclasses.replace(conditioned, learning=fitted.learning)
 
     seconds = functions * (COMPILING + min(len(problem.y), LEARNING_ROWS) * problem.X.shape[1] ** 2 * 1e-5)
-    return _by_class(SUMS["additive"], problem, one, given, seconds)
+    return _by_class(Candidate(SUMS["additive"], one, given, seconds), problem)
 
 
 def _projected_labels(problem: Problem, likelihood: Likelihood, seconds: float, least: float) -> Candidate:
@@ -227,23 +259,26 @@ def _projected_labels(problem: Problem, likelihood: Likelihood, seconds: float, 
         size = fitted.model.functions.projections
         return ProjectionPursuitLabels(likelihood, size).fit(X, y, seed=problem.seed, max_evaluations=100)
 
-    return _by_class(SUMS["projection-pursuit"], problem, one, again, least)
+    return _by_class(Candidate(SUMS["projection-pursuit"], one, again, least), problem)
 
 
-def _by_class(name: str, problem: Problem, one: Any, again: Any, seconds: float) -> Candidate:
-    """A candidate for two labels or counts, or one for each of several classes against the rest."""
+def _by_class(one: Candidate, problem: Problem) -> Candidate:
+    """A candidate for two labels, counts or numbers as it is; for several classes, one for each against the rest.
+
+    EP of two labels gives better probabilities than Laplace's approximation of all classes at once, whose latents stay unsure.
+    """
     count = len(problem.classes)
     if count < 3:
-        return Candidate(name, one, again, seconds)
+        return one
 
     def fit(X: Any, y: np.ndarray, tell: Tell) -> Any:
-        return OneAgainstRest(tuple(one(X, (y == c).astype(float), tell) for c in range(count)))
+        return OneAgainstRest(tuple(one.fit(X, (y == c).astype(float), tell) for c in range(count)))
 
     def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
-        parts = enumerate(fitted.parts)
-        return OneAgainstRest(tuple(again(part, X, (y == c).astype(float)) for c, part in parts))
+        codes = [np.where(np.isnan(y), np.nan, y == c) for c in range(count)]
+        return OneAgainstRest(tuple(one.refit(part, X, code) for part, code in zip(fitted.parts, codes, strict=True)))
 
-    return Candidate(name, fit, refit, seconds)
+    return one._replace(fit=fit, refit=refit)
 
 
 def _with_both(rows: np.ndarray, y: np.ndarray) -> np.ndarray:

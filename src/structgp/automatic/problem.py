@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from scipy.signal import lombscargle
 
 from ..inputs import few
 from ..table_model import TASKS
-from ..tables import MOST_LEVELS, Layout, as_floats, as_text, kind_of
+from ..tables import MOST_LEVELS, SECONDS, Layout, as_floats, as_text, kind_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 TYPICAL_COUNT = 30.0  # whole numbers with a smaller median than this are taken for counts
 MOST_WAVES = 4000  # rows up to which every frequency is fitted to the rows as they are
 STEADY = 0.8  # part of the steps that are alike where rows are taken for a series
+CALENDAR = {"a day": 86400.0, "a week": 7 * 86400.0, "a year": 365.25 * 86400.0}  # in seconds
+FEW_CYCLES = 2  # that a season of the calendar must go through
+RESOLVED = 0.5  # cycles in the whole series by which two periods must differ to be told apart
+OVERTONES = 3  # waves that a season is made of, as far as it is taken away before a second is looked for
 SEASON = 0.25  # part of the variance, less the trend, that a wave must explain to be called a season
 
 
@@ -30,6 +34,7 @@ class Problem(NamedTuple):
     shape: str
     classes: tuple[str, ...]
     seed: int
+    calendar: Mapping[str, float] = {}  # the day, the week and the year in the units of the dates, if there are any
 
 
 def task_of(target: pl.Series, task: str = "auto") -> str:
@@ -108,20 +113,56 @@ def _steady(steps: np.ndarray) -> bool:
     return bool((steps > 0).all()) and float(np.mean(np.isclose(steps, np.median(steps), rtol=0.05))) > STEADY
 
 
-def season_of(t: np.ndarray, y: np.ndarray) -> float | None:
-    """The period of the strongest wave that the series goes through at least four times, if it is strong."""
-    if len(t) < 30:
-        return None
+def calendar_of(layout: Layout) -> dict[str, float]:
+    """The day, the week and the year in the units of a column of dates."""
+    column = layout.used[0]
+    return {name: length / SECONDS[column.unit] for name, length in CALENDAR.items()} if column.kind == "date" else {}
+
+
+def seasons_of(t: np.ndarray, y: np.ndarray, calendar: Mapping[str, float] | None = None) -> dict[str, float]:
+    """The periods, by name, of the strongest wave and of one of the calendar that is strong in what the first leaves."""
     order = np.argsort(t)
     t, y = t[order], y[order]
-    span = float(np.ptp(t)) or 1.0
+    if len(t) < 30 or np.ptp(t) == 0:
+        return {}
+    step, span = np.median(np.diff(t)), np.ptp(t)
+    known = {name: period for name, period in (calendar or {}).items() if 3 * step <= period <= span / FEW_CYCLES}
+    first = _season(t, y, list(known.values()))
+    if first is None:
+        return {}
+    rest = y - _waves(t, y, first, OVERTONES)
+    second = next((period for period in known.values() if period != first and _power(t, rest, period) > SEASON), None)
+    called = {period: name for name, period in known.items()}
+    return {called.get(period, f"{period:.4g}"): period for period in (first, second) if period is not None}
+
+
+def _season(t: np.ndarray, y: np.ndarray, known: list[float]) -> float | None:
+    """The period of the strongest wave that is gone through at least four times; a period of the calendar needs but two."""
+    span = float(np.ptp(t))
     rest = y - np.polynomial.Legendre.fit(t, y, 5)(t)
-    if not np.std(rest) > 1e-9 * np.std(y) or np.ptp(t) == 0:
+    if not np.std(rest) > 1e-9 * np.std(y):
         return None
     power = lambda cycles: lombscargle(t, rest, 2 * np.pi * cycles / span, normalize=True)
     fine = _strongest(t, rest, power) + np.linspace(-0.2, 0.2, 41)
     found = power(fine)
-    return span / float(fine[np.argmax(found)]) if float(np.max(found)) > SEASON else None
+    cycles = float(fine[np.argmax(found)])
+    if float(np.max(found)) > SEASON:
+        return next((period for period in known if abs(span / period - cycles) < RESOLVED), span / cycles)
+    return next((period for period in known if _power(t, y, period) > SEASON), None)
+
+
+def _power(t: np.ndarray, y: np.ndarray, period: float) -> float:
+    """The part of the variance beside a straight line that a plain wave of this period explains."""
+    rest = y - np.polynomial.Legendre.fit(t, y, 1)(t)
+    return 1 - float(np.var(rest - _waves(t, rest, period, 1)) / np.var(rest)) if np.ptp(rest) > 0 else 0.0
+
+
+def _waves(t: np.ndarray, y: np.ndarray, period: float, count: int) -> np.ndarray:
+    """What a wave of this period and its overtones explain of a series, beside a straight line."""
+    angle = 2 * np.pi * np.arange(1, count + 1) * t[:, None] / period
+    design = np.column_stack([np.cos(angle), np.sin(angle), np.ones(len(t)), t - t.mean()])
+    weights = np.linalg.lstsq(design, y)[0]
+    return design[:, : 2 * count] @ weights[: 2 * count]
 
 
 def _strongest(t: np.ndarray, rest: np.ndarray, power: Callable[[np.ndarray], np.ndarray]) -> float:

@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import norm, poisson
 
+from ..likelihoods.gaussian import Gaussian
 from ..table_model import LEVELS, Evaluation
 from .problem import Problem
 
 KEPT = 1000  # rows of an evaluation that are remembered
 DRAWS = 400  # of rows, for the intervals of scores
+TENTHS = 10
 NEVER = 1e-300  # no probability is smaller, so that every loss is finite
 
 
@@ -64,7 +66,8 @@ def evaluate(problem: Problem, fitted: Any, held: np.ndarray, kind: str) -> Eval
         p = class_probabilities(fitted.predict(X))
         methods = {"this model": Losses((p.argmax(axis=1) != y).astype(float), -_log_of_class(p, y))}
         methods["majority"] = _majority(y, y0, len(problem.classes))
-        said: dict[str, Any] = {"mean": remember(p[:, -1]), "label": remember(p.argmax(axis=1))}
+        sure = p[:, -1] if len(problem.classes) == 2 else p.max(axis=1)
+        said: dict[str, Any] = {"mean": remember(sure), "label": remember(p.argmax(axis=1))}
     else:
         prediction = fitted.predict(X)
         mean, sd = prediction.observed.mean, prediction.observed.sd
@@ -72,7 +75,8 @@ def evaluate(problem: Problem, fitted: Any, held: np.ndarray, kind: str) -> Eval
         methods |= _baselines(problem.task, X, y, X0, y0)
         some = prediction if len(y) <= KEPT else fitted.predict(X[kept])  # quantiles of many counts take long
         covered = tuple(float(np.mean(_inside(some, y[kept], level))) for level in LEVELS)
-        said = {"mean": remember(mean), "sd": remember(sd), "covered": covered}
+        pit = pit_histogram(some, y[kept], problem.task == "counts")
+        said = {"mean": remember(mean), "sd": remember(sd), "covered": covered, "pit": tuple(pit.tolist())}
     draws = _draws(len(y), problem)
     scores = {name: {key: float(value) for key, value in one.scores().items()} for name, one in methods.items()}
     intervals = {name: _ends(one.scores(draws)) for name, one in methods.items()}
@@ -82,6 +86,26 @@ def evaluate(problem: Problem, fitted: Any, held: np.ndarray, kind: str) -> Eval
 def _inside(prediction: Any, y: np.ndarray, level: float) -> np.ndarray:
     lower, upper = prediction.interval(level)
     return ((lower <= y) & (y <= upper)).astype(float)
+
+
+def pit_histogram(prediction: Any, y: np.ndarray, counts: bool) -> np.ndarray:
+    """The part of the rows in each tenth of the probability integral transform, 0.1 each where predictions are calibrated.
+
+    A count stands for all of P(Y < y) … P(Y ≤ y): its row is spread evenly over that (Czado, Gneiting and Held 2009).
+    """
+    most = np.clip(_below(prediction, y), 0.0, 1.0)
+    least = np.where(y > 0, np.clip(_below(prediction, np.maximum(y - 1, 0)), 0.0, most), 0.0) if counts else most
+    edges = np.linspace(0.0, 1.0, TENTHS + 1)[:, None]
+    passed = np.where(edges >= most, 1.0, np.maximum(edges - least, 0.0) / np.maximum(most - least, NEVER))
+    return np.diff(np.mean(passed, axis=1)[1:], prepend=0.0)
+
+
+def _below(prediction: Any, y: np.ndarray) -> np.ndarray:
+    """The predicted probability that an observation is y at most."""
+    likelihood, mean, variance = prediction.likelihood, np.asarray(prediction.mean), np.asarray(prediction.variance)
+    if isinstance(likelihood, Gaussian):
+        return norm.cdf(y, mean, np.sqrt(variance + np.asarray(likelihood.noise)))
+    return likelihood.predictive_cumulative(y, mean, variance)
 
 
 def _draws(count: int, problem: Problem) -> np.ndarray:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
 
 from ..inputs import few
 from ..models.additive import FittedAdditive
 from ..models.projection_pursuit import FittedProjectionPursuit
 from ..table_model import LEVELS, TableModel
-from .effects import effects_of
+from .effects import Effect, effects_of
 from .figures import Figure, Trace
 from .words import parts_of, shown
 
@@ -102,7 +101,7 @@ def component_figures(model: TableModel) -> list[Figure]:
         return _projections(model)
     if model.shape == "table":
         found = [effect for effect in effects_of(model) if not effect.off][:MOST_COLUMNS]
-        return [_band(effect.name, effect.x, effect.mean, effect.sd, effect.name) for effect in found]
+        return [_effect(effect) for effect in found]
     terms = getattr(getattr(fitted, "kernel", None), "terms", ())
     if model.shape not in LINES or len(terms) < 2 or len(model.classes) > 2:
         return []
@@ -127,6 +126,13 @@ def _projections(model: TableModel) -> list[Figure]:
     return found
 
 
+def _effect(effect: Effect) -> Figure:
+    if not effect.label:
+        return _band(effect.name, effect.x, effect.mean, effect.sd, effect.name)
+    line = Trace("line", effect.x, effect.mean)
+    return Figure(effect.name, effect.name, f"probability of {effect.label}", (line,))
+
+
 def _band(title: str, x: np.ndarray, mean: np.ndarray, sd: np.ndarray, x_title: str, written: Any = None) -> Figure:
     traces = (Trace("band", x, mean - 2 * sd, upper=mean + 2 * sd), Trace("line", x, mean))
     return Figure(title, x_title, "effect", traces, written)
@@ -141,6 +147,8 @@ def about_components(model: TableModel) -> str:
         others = "" if isinstance(fitted, FittedAdditive) else ", while the others stay at their mean"
         behind = {"classification": " on the scale of log odds", "counts": " in the logarithm of the mean"}.get(model.task, "")
         none = f" No effect was found of {few(off, 20)}." if off else ""
+        if len(model.classes) > 2:
+            return f"The probability of the class that a column moves most, while the others stay at their mean.{none}"
         return f"The effect of each column{behind}{others}; the largest first.{none}"
     if model.shape in LINES and len(getattr(getattr(fitted, "kernel", None), "terms", ())) > 1:
         return "The bands hold what the data cannot tell apart, such as the level of a season and that of a trend."
@@ -153,22 +161,28 @@ def error_figures(model: TableModel) -> list[Figure]:
     if not seen.y:
         return []
     if model.task == "classification":
-        return [_reliability(model)] if len(model.classes) == 2 else []
-    y, mean, sd = (np.asarray(values) for values in (seen.y, seen.mean, seen.sd))
+        return [_reliability(model)]
+    y, mean = np.asarray(seen.y), np.asarray(seen.mean)
     ends = np.array([mean.min(), mean.max()])
     traces = (Trace("points", mean, y - mean), Trace("guide", ends, 0 * ends))
-    residuals = Figure("Residuals", f"predicted {model.target}", "residual", traces)
-    histogram = [_transform((y - mean) / sd)] if model.task == "regression" else []
-    return [residuals, *histogram, *_coverage(seen.covered)]
+    return [
+        Figure("Residuals", f"predicted {model.target}", "residual", traces),
+        *_transform(seen.pit),
+        *_coverage(seen.covered),
+    ]
 
 
-def _transform(z: np.ndarray) -> Figure:
-    counts, edges = np.histogram(norm.cdf(z), bins=10, range=(0.0, 1.0))
+def _transform(pit: tuple[float, ...]) -> list[Figure]:
+    """The probability integral transform, where it was kept."""
+    if not pit:
+        return []
+    even = 1 / len(pit)
     traces = (
-        Trace("bars", 0.5 * (edges[1:] + edges[:-1]), counts.astype(float)),
-        Trace("guide", np.array([0.0, 1.0]), np.full(2, len(z) / 10), "calibrated"),
+        Trace("bars", even * (0.5 + np.arange(len(pit))), np.array(pit)),
+        Trace("guide", np.array([0.0, 1.0]), np.full(2, even), "calibrated"),
     )
-    return Figure("Calibration: probability integral transform", "predicted probability of a smaller value", "rows", traces)
+    title = "Calibration: probability integral transform"
+    return [Figure(title, "predicted probability of a smaller value", "part of the rows", traces)]
 
 
 def _coverage(covered: tuple[float, ...]) -> list[Figure]:
@@ -180,13 +194,17 @@ def _coverage(covered: tuple[float, ...]) -> list[Figure]:
 
 
 def _reliability(model: TableModel) -> Figure:
-    y, p = np.asarray(model.evaluation.y), np.asarray(model.evaluation.mean)
+    """How often a label was right that was given some probability: the second of two classes, or the one said of several."""
+    seen, p = np.asarray(model.evaluation.y), np.asarray(model.evaluation.mean)
+    two = len(model.classes) == 2
+    right = seen if two else seen == np.asarray(model.evaluation.label)
     bins = np.clip((p * 5).astype(int), 0, 4)
     said = np.array([p[bins == b].mean() for b in range(5) if (bins == b).any()])
-    found = np.array([y[bins == b].mean() for b in range(5) if (bins == b).any()])
+    found = np.array([right[bins == b].mean() for b in range(5) if (bins == b).any()])
     ends = np.array([0.0, 1.0])
     traces = (Trace("points", said, found, "rows held out"), Trace("guide", ends, ends, "calibrated"))
-    return Figure("Calibration", f"predicted probability of {model.classes[1]}", "part of the rows", traces)
+    of = model.classes[1] if two else "the class that was said"
+    return Figure("Calibration", f"predicted probability of {of}", "part of the rows", traces)
 
 
 def score_rows(model: TableModel) -> list[list[str]]:

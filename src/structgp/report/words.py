@@ -9,17 +9,19 @@ import numpy as np
 
 from ..inputs import few
 from ..kernels.algebra import Kernel, Product
-from ..kernels.nonstationary import Constant, Linear, Spline
+from ..kernels.nonstationary import Constant, Linear, Spline, Wiener
 from ..kernels.oscillating import DampedOscillator, Periodic
 from ..kernels.stationary import Radial
 from ..kernels.views import On
 from ..likelihoods.base import Likelihood
 from ..likelihoods.counts import NegativeBinomial, Poisson
 from ..likelihoods.gaussian import Gaussian
+from ..likelihoods.robust import StudentT
 from ..models.additive import FittedAdditive
 from ..models.projection_pursuit import FittedProjectionPursuit
 from ..table_model import TableModel
-from .effects import effects_of
+from ..tables import SECONDS
+from .effects import Effect, effects_of
 
 LONG, SHORT = 1 / 5, 1 / 30  # parts of the span beyond which a function is a trend, or short-lived
 FORECASTS = 6  # rows of the table of forecasts, in steps of the series, to a tenth of its length
@@ -49,9 +51,16 @@ def parts_of(model: TableModel) -> list[Part]:
 def _effects(model: TableModel) -> list[Part]:
     """How much each column moves the target, and those that do not."""
     effects = effects_of(model)
-    found = [Part(effect.name, f"moves it by {_size(effect.size**2, model)}") for effect in effects if not effect.off]
+    found = [Part(effect.name, _moved(effect, model)) for effect in effects if not effect.off]
     off = [effect.name for effect in effects if effect.off]
     return [*found, Part("other columns", f"no effect was found of {few(off, 30)}")] if off else found
+
+
+def _moved(effect: Effect, model: TableModel) -> str:
+    """How much a column moves the target, or the probability of the class that it moves most."""
+    if effect.label:
+        return f"moves the probability of {effect.label} by ±{effect.size:.2g}, that of the others by less"
+    return f"moves it by {_size(effect.size**2, model)}"
 
 
 def _weights(model: TableModel) -> list[str]:
@@ -68,6 +77,14 @@ def _scatter(likelihood: Likelihood | None, model: TableModel) -> list[Part]:
     if isinstance(likelihood, Gaussian):
         sd = np.sqrt(float(np.ravel(likelihood.noise)[0]))
         return [Part("noise", f"single observations scatter by ±{sd:.3g} {model.target}")]
+    if isinstance(likelihood, StudentT):
+        scale, df = float(np.asarray(likelihood.scale)), float(np.asarray(likelihood.df))
+        return [
+            Part(
+                "noise",
+                f"most observations scatter by ±{scale:.3g} {model.target}, some lie far off ({df:.3g} degrees of freedom)",
+            )
+        ]
     if isinstance(likelihood, NegativeBinomial):
         more = float(np.asarray(likelihood.dispersion))
         return [Part("scatter", f"counts with mean μ have variance μ + {more:.3g} μ², more than Poisson counts")]
@@ -87,6 +104,13 @@ def _(term: Spline, model: TableModel) -> Part:
     span = _span(model) / 10
     change = np.sqrt(float(term.variance) * span)
     return Part("trend that bends", f"its slope changes by about ±{_per(change, model)} within {_in_unit(span, model)}")
+
+
+@describe.register
+def _(term: Wiener, model: TableModel) -> Part:
+    span = _span(model) / 10
+    size = _size(float(term.variance) * span, model)
+    return Part("random walk", f"moves by about {size} within {_in_unit(span, model)}")
 
 
 @describe.register
@@ -150,7 +174,13 @@ def _unit(model: TableModel) -> str:
 
 
 def _in_unit(length: float, model: TableModel) -> str:
-    return f"{length:.4g} {_unit(model)}" if _unit(model) else f"{length:.4g} ({model.layout.names[0]})"
+    """A length of time; in days where it is a small part of a year, and so on."""
+    unit = _unit(model)
+    if not unit:
+        return f"{length:.4g} ({model.layout.names[0]})"
+    smaller = [name for name in SECONDS if SECONDS[name] <= SECONDS[unit]]
+    fits = next((name for name in smaller if length * SECONDS[unit] >= 0.1 * SECONDS[name]), smaller[-1])
+    return f"{length * SECONDS[unit] / SECONDS[fits]:.4g} {fits}"
 
 
 def _per(slope: float, model: TableModel) -> str:
