@@ -337,6 +337,21 @@ def test_a_classifier_answers_with_the_labels_it_was_given():
     assert model.likelihood_.link == "probit"
 
 
+def test_several_classes_stand_each_against_the_rest_or_all_together():
+    labels = np.digitize(y, np.quantile(y, [0.3, 0.7]))
+    kernel = sg.SquaredExponential(1.0, 2.0)
+    model = GPClassifier(kernel, learn=False).fit(X, labels)
+    each = [GPClassifier(kernel, learn=False).fit(X, labels == c).predict_proba(XS)[:, 1] for c in range(3)]
+    np.testing.assert_allclose(model.predict_proba(XS), np.stack(each, axis=1) / np.sum(each, axis=0)[:, None], rtol=1e-9)
+    assert model.kernel_ == (kernel,) * 3
+    assert {part.inference.method for part in model.fitted_.parts} == {"ep"}
+    together = GPClassifier(kernel, learn=False, multi_class="softmax").fit(X, labels)
+    assert together.fitted_.inference.method == "laplace"
+    assert np.mean(together.predict(XS) == model.predict(XS)) > 0.8
+    with pytest.raises(ValueError, match="multi_class must be 'one-against-rest' or 'softmax', got 'ovo'"):
+        GPClassifier(multi_class="ovo").fit(X, labels)
+
+
 def test_a_classifier_of_one_column_runs_along_it():
     model = GPClassifier(max_evaluations=5).fit(X[:, :1], LABELS)
     assert model.plan_.engine.structure == "markov"

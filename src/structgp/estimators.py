@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from .gp import GP
 from .inputs import as_inputs, describe_bad, read_numbers, read_table
+from .kernels.independent import kernels_of
 from .kernels.nonstationary import Constant
 from .kernels.stationary import Matern52, SquaredExponential
 from .likelihoods.base import Likelihood
@@ -23,6 +24,7 @@ from .likelihoods.labels import Bernoulli
 from .likelihoods.robust import LaplaceNoise, MixtureNoise, StudentT
 from .means import ConstantMean, LinearMean, ZeroMean
 from .models.many_rows import DENSE_ROWS, LABEL_ROWS, STRUCTURES, labels, regression
+from .models.one_against_rest import OneAgainstRest
 from .parameters import Annotated, fixed, learned
 from .priors import Alike
 
@@ -278,7 +280,7 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
 class GPClassifier(ClassifierMixin, _GPEstimator):
     """Gaussian-process classification as a scikit-learn estimator, for two classes or more.
 
-    Two classes share one function behind a probit or logit link; of more, each has its own (softmax).
+    Two classes share one function behind a probit or logit link. Of more, each has its own: against the rest, or in a softmax.
 
     Parameters
     ----------
@@ -287,9 +289,12 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         for each column, which stay alike unless the data say otherwise, and a constant; `Matern52` in place of it when X has
         one column, whose cost is linear.
     link : {"probit", "logit"}, default "probit"
-        How the function becomes a probability, for two classes.
+        How a function becomes a probability, except in a softmax.
+    multi_class : {"one-against-rest", "softmax"}, default "one-against-rest"
+        Of more than two classes, whether each is learned against the rest, by EP, and the probabilities made to sum to one; or
+        all at once, by Laplace's approximation, which leaves their functions, and so the probabilities, less sure.
     inference : {"ep", "laplace", "variational", "power-ep"} or None, default None
-        How the posterior is approximated; None takes EP for two classes, Laplace for more.
+        How the posterior is approximated; None takes EP, and Laplace for a softmax.
     structure : str, default "auto"
         The algorithm, as in `GP.fit`. With more than 1500 rows of two columns or more, and all else left to its defaults,
         "auto" chooses between "additive" and "projection-pursuit", as for `GPRegressor`, by Laplace's evidence.
@@ -309,7 +314,7 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
     fitted_ : Fitted
         The model given the data, for the columns of X as they were standardised.
     kernel_, likelihood_, plan_, log_evidence_
-        As learned, and how.
+        As learned, and how; for several classes, each against the rest, a tuple of kernels and the sum of the evidences.
 
     Examples
     --------
@@ -326,6 +331,7 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         kernel: Any = None,
         *,
         link: str = "probit",
+        multi_class: str = "one-against-rest",
         inference: str | None = None,
         structure: str = "auto",
         learn: bool = True,
@@ -335,6 +341,7 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
     ) -> None:
         self.kernel = kernel
         self.link = link
+        self.multi_class = multi_class
         self.inference = inference
         self.structure = structure
         self.learn = learn
@@ -352,6 +359,8 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         if y.dtype.kind == "f" and not np.isfinite(y).all():
             raise ValueError(f"y has {describe_bad(y)}: drop the rows without a label")
         check_classification_targets(y)
+        if self.multi_class not in ("one-against-rest", "softmax"):
+            raise ValueError(f"multi_class must be 'one-against-rest' or 'softmax', got {self.multi_class!r}")
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"GPClassifier needs labels of at least two classes, got one class: {self.classes_[0]!r}")
@@ -361,9 +370,22 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
             found = labels(self._standardised(X), codes, len(self.classes_), self.link, self.structure, self._seed())
             self._keep(*found)
             return self
-        gp = GP(self._kernel(), self._likelihood())
-        self._fit(gp, self._standardised(X), codes.astype(float), inference=self.inference)
+        several = len(self.classes_) > 2
+        if several and self.multi_class == "one-against-rest":
+            self._fit_each(self._standardised(X), codes)
+            return self
+        likelihood = Categorical(classes=len(self.classes_)) if several else Bernoulli(link=self.link)
+        self._fit(GP(self._kernel(), likelihood), self._standardised(X), codes.astype(float), inference=self.inference)
         return self
+
+    def _fit_each(self, X: np.ndarray, codes: np.ndarray) -> None:
+        """A model for each class against the rest."""
+        parts = []
+        for c, kernel in enumerate(kernels_of(self._kernel(), len(self.classes_))):
+            self._fit(GP(kernel, Bernoulli(link=self.link)), X, (codes == c).astype(float), inference=self.inference)
+            parts.append(self.fitted_)
+        self._keep(OneAgainstRest(tuple(parts)), self.plan_)
+        self.kernel_ = tuple(part.kernel for part in parts)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class at rows X, (M, number of classes), averaged over what is not known of the function."""
@@ -379,9 +401,6 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
     def _standardised(self, X: np.ndarray) -> np.ndarray:
         center, scale = self._units
         return (X - center) / scale
-
-    def _likelihood(self) -> Likelihood:
-        return Bernoulli(link=self.link) if len(self.classes_) == 2 else Categorical(classes=len(self.classes_))
 
     def _kernel(self) -> Any:
         if self.kernel is not None:
