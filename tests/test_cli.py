@@ -170,6 +170,13 @@ def test_plan_learns_nothing(folder):
     assert as_json("plan", folder / "series.csv", "--target", "value")["inputs"] == ["day", "level"]
 
 
+def test_a_picture_needs_no_target(folder):
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray((np.arange(48).reshape(6, 8) * 5).astype(np.uint8)).save(folder / "picture.png")
+    found = as_json("plan", folder / "picture.png")
+    assert (found["inputs"], found["shape"], found["rows"]) == (["row", "column"], "grid", 48)
+
+
 def test_change_points(folder):
     found = as_json("changepoints", folder / "series.csv", "--value", "level", "--time", "day")["changes"]
     assert [change["at"] for change in found] == ["2024-01-21"]
@@ -206,6 +213,7 @@ def test_version_and_usage():
     ("arguments", "message"),
     [
         (["fit", "serie.csv", "--target", "value"], "did you mean"),
+        (["fit", "series.csv"], "which column is to be predicted? Say it by --target; the columns are"),
         (["fit", "nothing.csv", "--target", "y"], "is empty"),
         (["fit", "series.csv", "--target", "Valeu"], "no target 'Valeu' in the table: did you mean 'value'?"),
         (["fit", "series.csv", "--target", "value", "--time", "dya"], "no time column 'dya'"),

@@ -33,7 +33,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Makes everything that is drawn at random repeatable.")]
 Budget = Annotated[str, typer.Option("--budget", help="Time for comparing models, such as 60s, 5m or 1h.")]
-TargetOption = Annotated[str, typer.Option("--target", help="The column to be predicted.")]
+TargetOption = Annotated[str | None, typer.Option("--target", help="The column to be predicted; a picture needs none.")]
 TaskOption = Annotated[str, typer.Option("--task", help="auto, regression, classification or counts.")]
 TimeOption = Annotated[str | None, typer.Option("--time", help="Take this column as the only input.")]
 KernelOption = Annotated[str | None, typer.Option("--kernel", help='A kernel, as in "Matern52 + Periodic(period=1)*Matern32".')]
@@ -88,7 +88,7 @@ def main(version: VersionOption = False) -> None:
 @_answers
 def fit(
     data: DataArgument,
-    target: TargetOption,
+    target: TargetOption = None,
     task: TaskOption = "auto",
     time: TimeOption = None,
     kernel: KernelOption = None,
@@ -104,7 +104,7 @@ def fit(
     seconds = seconds_of(budget)
     _check_folder(out)
     frame = read_frame(data)
-    _check_columns(frame, target, time)
+    target = _target(frame, target, time)
     from .automatic import fit_table  # takes seconds, which a wrong name need not wait for
 
     options = _options(task, time, kernel, structure, seconds, seed)
@@ -138,7 +138,7 @@ def predict(
 @_answers
 def plan(
     data: DataArgument,
-    target: TargetOption,
+    target: TargetOption = None,
     task: TaskOption = "auto",
     time: TimeOption = None,
     kernel: KernelOption = None,
@@ -149,7 +149,7 @@ def plan(
     from .tables import read_frame
 
     frame = read_frame(data)
-    _check_columns(frame, target, time)
+    target = _target(frame, target, time)
     from .automatic import prepare  # takes seconds, which a wrong name need not wait for
 
     ready = prepare(frame, target, **_options(task, time, kernel, structure, 120.0, 0))
@@ -266,12 +266,14 @@ def _options(task: str, time: str | None, kernel: str | None, structure: str, bu
     return {"task": task, "time_column": time, "kernel": make, "structure": structure, "budget": budget, "seed": seed}
 
 
-def _check_columns(frame: pl.DataFrame, target: str, time: str | None) -> None:
-    from .tables import find_column
+def _target(frame: pl.DataFrame, asked: str | None, time: str | None) -> str:
+    """The column to be predicted, once it and the time are found to be two columns of the table."""
+    from .tables import find_column, target_in
 
-    find_column(frame, target, "target")
+    target = target_in(frame, asked)
     if time is not None and find_column(frame, time, "time column") == target:
         raise ValueError(f"{target!r} cannot be both the target and the time: choose two columns")
+    return target
 
 
 def _check_folder(out: Path) -> None:

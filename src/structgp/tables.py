@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 GAPS = ["", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "-"]  # how files write a missing value
 SECONDS = {"years": 365.25 * 86400.0, "days": 86400.0, "hours": 3600.0, "seconds": 1.0}
 PICTURES = (b"\x89PNG", b"\xff\xd8\xff")  # how PNG and JPEG files begin
+CELLS = ("row", "column", "grey")  # the columns of a picture
 MOST_CELLS = 250_000  # of a picture
 MOST_LEVELS = 20  # a text column with more different values than this is left out
 EPOCH = 1970.0  # years are counted as in the calendar, other units from the beginning of the data
@@ -70,7 +71,7 @@ def _picture(content: bytes, path: Path) -> pl.DataFrame:
     if grey.size > MOST_CELLS:
         raise ValueError(f"{path} has {grey.size} cells, and at most {MOST_CELLS} are read: make the picture smaller")
     row, column = np.indices(grey.shape)
-    return pl.DataFrame({"row": row.ravel(), "column": column.ravel(), "grey": grey.ravel()})
+    return pl.DataFrame(dict(zip(CELLS, (row.ravel(), column.ravel(), grey.ravel()), strict=True)))
 
 
 def _parquet(content: bytes, path: Path) -> pl.DataFrame:
@@ -147,6 +148,15 @@ def find_column(frame: pl.DataFrame, name: str, what: str = "column") -> str:
     close = [lower[match] for match in difflib.get_close_matches(name.lower(), list(lower), n=3, cutoff=0.5)]
     hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"the columns are {few(frame.columns, 12)}"
     raise ValueError(f"there is no {what} {name!r} in the table: {hint}")
+
+
+def target_in(frame: pl.DataFrame, name: str | None) -> str:
+    """The column to be predicted: the one that is named; in a picture, if none is, the grey."""
+    if name is not None:
+        return find_column(frame, name, "target")
+    if tuple(frame.columns) == CELLS:
+        return CELLS[-1]
+    raise ValueError(f"which column is to be predicted? Say it by --target; the columns are {few(frame.columns, 12)}")
 
 
 @dataclasses.dataclass(frozen=True)
