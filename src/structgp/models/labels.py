@@ -36,7 +36,7 @@ from ..posterior import Prediction
 from ..structure.additive import lines_of
 from ..structure.base import No
 from .feature_laplace import Mode, Problem, laplace
-from .projection_pursuit_search import Family, Rung, Search, akaike
+from .projection_pursuit_search import Family, Rung, Search, twice_akaike
 from .sine_model import Rows, SineModel, linearised, reaches
 
 RUNGS = (3, 6, 12, 20)  # numbers of projections that are tried
@@ -333,7 +333,7 @@ class ProjectionPursuitLabels:
         Z = scores(points)
         start = SineModel([[1.0]], [1.0], [4.0], 0.5, fixed(1.0))
         around = lambda functions: SineLatent(functions, self.likelihood)
-        family = Family(around, lambda model: model.functions, LaplaceObjective, akaike, start)
+        family = Family(around, lambda model: model.functions, LaplaceObjective, twice_akaike, start)
         rungs = (self.projections,) if self.projections else tuple(m for m in RUNGS if m <= self.most)
         with lapack_threads(1):
             search = Search(family, (Z, labels), rungs, self.sines, rng, self.seconds, max_evaluations, progress)

@@ -23,7 +23,7 @@ from .additive import AdditiveGP
 from .labels import AdditiveLabels, ProjectionPursuitLabels
 from .one_against_rest import OneAgainstRest
 from .projection_pursuit import ProjectionPursuitGP
-from .projection_pursuit_search import akaike, schwarz
+from .projection_pursuit_search import schwarz, twice_akaike
 
 STRUCTURES = ("additive", "projection-pursuit")
 DENSE_ROWS, LABEL_ROWS = 3000, 1500  # up to so many rows, of numbers and of labels, a dense matrix is taken without being asked
@@ -74,7 +74,9 @@ def labels(
         M = sum(fitted.model.functions.projections for fitted in found)
         fitted = together(found)
         return Tried(
-            fitted, fitted.log_evidence - M * akaike(*X.shape), _label_offer(X, targets, f"projection pursuit, {M} functions")
+            fitted,
+            fitted.log_evidence - M * twice_akaike(*X.shape),
+            _label_offer(X, targets, f"projection pursuit, {M} functions"),
         )
 
     return _better(X, structure, additive, pursuit)

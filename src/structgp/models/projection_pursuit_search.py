@@ -44,9 +44,9 @@ def schwarz(rows: int, columns: int) -> float:
     return 0.5 * (columns + 1) * float(np.log(rows))
 
 
-def akaike(rows: int, columns: int) -> float:
-    """What a projection costs: one for each of its parameters; a label says too little to pay ½ log N for them."""
-    return columns + 1.0
+def twice_akaike(rows: int, columns: int) -> float:
+    """What a projection costs: two for each of its parameters; labels and counts say too little to pay ½ log N for them."""
+    return 2.0 * (columns + 1)
 
 
 class Family(NamedTuple):
