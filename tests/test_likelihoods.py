@@ -536,3 +536,10 @@ def test_bad_observations(likelihood, y, extra, message):
 def test_bad_likelihoods(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_the_cumulative_of_gaussian_observations_undoes_their_quantiles():
+    q, mean, variance = np.array([0.01, 0.5, 0.9]), np.array([0.0, 3.0, -1.0]), np.array([0.0, 1.0, 4.0])
+    with jax.enable_x64(True):
+        likelihood = sg.Gaussian(0.3)
+        np.testing.assert_allclose(likelihood.predictive_cumulative(likelihood.quantile(q, mean, variance), mean, variance), q)

@@ -387,7 +387,8 @@ def _in_words(model: TableModel) -> str:
         lines.append(f"{'* ' if trial.chosen else '  '}{trial.name[:54]:<54}  {numbers}")
     if hasattr(model.fitted, "plan"):
         lines += ["", "plan", *(f"  {line}" for line in str(model.fitted.plan).splitlines())]
-    lines += ["", "learned", *(f"  {part.name}: {part.learned}" for part in parts_of(model))]
+    learned = [f"  {part.name}: {part.learned}" for part in parts_of(model)]
+    lines += ["", "learned", *learned] if learned else []
     lines += _aligned(f"scores on {model.evaluation.kind} (with 90 % intervals)", score_rows(model))
     lines += _aligned("forecast", forecast_rows(model))
     return "\n".join([*lines, "", headline(model), "", model.fitted.summary()])

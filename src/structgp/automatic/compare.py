@@ -101,12 +101,13 @@ def _then_robust(candidates: list[Candidate], tried: list[Attempt], problem: Pro
     """The candidates, and after them the best so far for noise with outliers, where it left outliers."""
     yield from candidates
     ran = [attempt for attempt in tried if attempt.fitted is not None and attempt.candidate.robust is not None]
-    if ran and (best := _best(ran, problem)).candidate.robust is not None:
+    if ran:
+        best = _best(ran, problem)
         rest = np.asarray(best.fitted.data.y)[:, 0] - best.fitted.predict(best.fitted.inputs).mean
         distance = np.abs(rest - np.median(rest))
         scale = float(np.median(distance)) / 0.6745  # a standard deviation that outliers hardly move
         if scale > 0 and np.sum(distance > FAR * scale) >= max(FEW_OUTLIERS, OUTLIERS * len(rest)):
-            yield best.candidate.robust(best.fitted.gp, scale)
+            yield best.candidate.robust(best.fitted.gp, scale)  # type: ignore[misc]
 
 
 def _best(ran: list[Attempt], problem: Problem) -> Attempt:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from scipy.stats import norm, poisson
 
-from ..likelihoods.gaussian import Gaussian
 from ..table_model import LEVELS, Evaluation
 from .problem import Problem
 
@@ -102,10 +102,9 @@ def pit_histogram(prediction: Any, y: np.ndarray, counts: bool) -> np.ndarray:
 
 def _below(prediction: Any, y: np.ndarray) -> np.ndarray:
     """The predicted probability that an observation is y at most."""
-    likelihood, mean, variance = prediction.likelihood, np.asarray(prediction.mean), np.asarray(prediction.variance)
-    if isinstance(likelihood, Gaussian):
-        return norm.cdf(y, mean, np.sqrt(variance + np.asarray(likelihood.noise)))
-    return likelihood.predictive_cumulative(y, mean, variance)
+    mean, variance = np.asarray(prediction.mean), np.asarray(prediction.variance)
+    with jax.enable_x64(True):
+        return prediction.likelihood.predictive_cumulative(y, mean, variance)
 
 
 def _draws(count: int, problem: Problem) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import ndtri
+from jax.scipy.special import ndtr, ndtri
 
 from .._types import Numbers
 from ..parameters import parameter
@@ -48,6 +48,9 @@ class Gaussian(Likelihood):
 
     def log_predictive(self, y: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
         return log_normal(y - mean, variance + self.noise)
+
+    def predictive_cumulative(self, y: Any, mean: Any, variance: Any, extra: Any = 1.0) -> np.ndarray:
+        return np.asarray(ndtr((y - mean) / jnp.sqrt(variance + self.noise)))
 
     def quantile(self, q: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
         return mean + ndtri(q) * jnp.sqrt(variance + self.noise)
