@@ -29,7 +29,7 @@ from benchmarks.registry import Result, Run, Unavailable, problem
 D = 8
 NOISE = 0.01
 REGRESSION = ("pumadyn8fm", "pumadyn8nm", "pumadyn32nm", "elevators", "kin40k", "friedman", "synthetic")
-LABELS = ("magic", "ijcnn1", "breast_cancer_wisconsin")
+LABELS = ("magic", "ijcnn1", "breast_cancer_wisconsin", "idle-columns")
 # What the thesis of Saatçi (2011) reports: additive, projection pursuit, dense Gaussian process.
 THESIS = {
     "pumadyn8fm": (0.0716, 0.0514, 0.0545),
@@ -175,6 +175,8 @@ def parts_of(name: str) -> list[Part]:
     """The stored splits of a set, or a generated one."""
     if name == "friedman":
         return [friedman(seed) for seed in range(3)]
+    if name == "idle-columns":
+        return [idle_columns(seed) for seed in range(3)]
     if name == "synthetic":
         data = make(8000)
         y_test = data.f_test + np.sqrt(NOISE) * np.random.default_rng(3).standard_normal(len(data.f_test))
@@ -192,9 +194,22 @@ def friedman(seed: int) -> Part:
     """Friedman's function of five of seven columns, with unit noise: 40,000 rows to learn from, 5000 to test on."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(size=(45_000, 7))
-    f = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
-    y = f + rng.standard_normal(len(f))
+    y = of_five_columns(X) + rng.standard_normal(len(X))
     return Part(X[:40_000], y[:40_000], X[40_000:], y[40_000:])
+
+
+def of_five_columns(X: np.ndarray) -> np.ndarray:
+    """Friedman's function."""
+    return 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
+
+
+def idle_columns(seed: int) -> Part:
+    """Labels whose log odds are Friedman's function, with fifteen columns that do not matter: how easily a model is misled."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(20_000, 20))
+    f = of_five_columns(X)
+    y = (rng.uniform(size=len(f)) < 1 / (1 + np.exp(-2 * (f - f.mean()) / f.std()))).astype(float)
+    return Part(X[:16_000], y[:16_000], X[16_000:], y[16_000:])
 
 
 def of_regression(part: Part, mean: np.ndarray, sd: np.ndarray | None, seconds: float) -> Score:
