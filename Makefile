@@ -38,7 +38,7 @@ unit: .venv/.ready
 browser: .venv/.ready
 	@test -d .tools/browser || $(UV) pip install --quiet --python $(RUN)/python --target .tools/browser "PyQt6-WebEngine>=6.8" \
 		|| echo "The browser could not be fetched: its tests are skipped."
-	PYTHONPATH=.tools/browser $(TEST_ENV) $(RUN)/python -m pytest -rs tests/test_report_browser.py
+	PYTHONPATH=.tools/browser $(TEST_ENV) $(RUN)/python -m pytest -rs tests/tables/test_report_browser.py
 
 format: .venv/.ready
 	$(RUN)/ruff check --fix src tests benchmarks examples docs/*.py

@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from structgp.linalg import chains, kalman, kalman_parallel
+from structgp.linalg.filters import kalman, kalman_parallel
+from structgp.linalg.markov import chains
 
 
 def objective(evidence):

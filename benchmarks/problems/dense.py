@@ -154,9 +154,9 @@ def structgp_model(theta: np.ndarray):
 
 @EVIDENCE.method("structgp", requires=("structgp",))
 def structgp_evidence(data: Regression) -> Run:
-    from structgp.inputs import as_inputs
+    from structgp.inputs.layouts import as_inputs
+    from structgp.inputs.observations import Data
     from structgp.learn.evidence import Objective
-    from structgp.posterior import Data
 
     gp, inputs, N = structgp_model(THETA), as_inputs(data.X), len(data.y)
     observed = Data(data.y[:, None], np.zeros(N), np.ones(N, dtype=bool), True)

@@ -80,8 +80,8 @@ def our_mean(data: Picture, tolerance: float) -> Run:
 
     import structgp as sg
     from structgp.engines.grid_holes import LEARNING
-    from structgp.linalg import two_levels, whitened
-    from structgp.linalg.cholesky import lapack_threads
+    from structgp.linalg.dense.cholesky import lapack_threads
+    from structgp.linalg.grids import two_levels, whitened
     from structgp.structure.kronecker import kronecker
 
     grid, seen, looked_at = sg.Grid(data.axis, data.axis), ~np.isnan(data.y), some(data)

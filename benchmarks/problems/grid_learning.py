@@ -114,7 +114,7 @@ def conditioned(data: Cube) -> Run:
 
     import structgp as sg
     from structgp.engines.grid_holes import FINAL, LEARNING
-    from structgp.linalg import two_levels, whitened
+    from structgp.linalg.grids import two_levels, whitened
     from structgp.structure.kronecker import kronecker
 
     grid = sg.Grid(data.axis, data.axis, data.axis)

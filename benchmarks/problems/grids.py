@@ -59,10 +59,10 @@ def score(data: Cells, results: Mapping[str, Result]) -> dict[str, dict[str, flo
 
 def objective(gp, inputs, y: np.ndarray, structure: str) -> Run:
     """What `fit` calls, in structgp's words."""
+    from structgp.inputs.observations import Data
     from structgp.learn.evidence import Objective
-    from structgp.linalg.cholesky import lapack_threads
-    from structgp.parameters import free_vector
-    from structgp.posterior import Data
+    from structgp.linalg.dense.cholesky import lapack_threads
+    from structgp.parameters.tree import free_vector
 
     seen = ~np.isnan(y)
     observed = Data(np.where(seen, y, 0.0)[:, None], np.zeros(len(y)), seen)

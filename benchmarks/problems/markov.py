@@ -56,10 +56,10 @@ def gp_of(data: Series):
 
 def structgp_objective(data: Series):
     """What `fit` calls: value and gradient as a function of θ."""
-    from structgp.inputs import as_inputs
+    from structgp.inputs.layouts import as_inputs
+    from structgp.inputs.observations import Data
     from structgp.learn.evidence import Objective
-    from structgp.parameters import free_vector
-    from structgp.posterior import Data
+    from structgp.parameters.tree import free_vector
 
     gp, N = gp_of(data), len(data.y)
     inputs = as_inputs(data.t)

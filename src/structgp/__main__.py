@@ -1,5 +1,5 @@
 """`python -m structgp`."""
 
-from .cli import app
+from .tables.cli import app
 
 app(prog_name="structgp")

@@ -30,8 +30,8 @@ from jaxtyping import Float
 
 # NumPy or JAX arrays: the same code runs on the host and inside a computation.
 Scalar = Float[Any, ""]
-Point = Float[Any, "D"]
-Numbers = Float[Any, "..."]
+Point = Float[Any, " D"]
+Numbers = Float[Any, " ..."]
 Seed = int | np.random.Generator | None
 
 P = ParamSpec("P")

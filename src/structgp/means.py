@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._types import Numbers, Point, Scalar, as_callable, as_float, is_traced
-from .parameters import Parametrised, parameter
-from .supports import real
+from .parameters.supports import real
+from .parameters.tree import Parametrised, parameter
 
 
 class Mean(Parametrised):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from .fitted import Fitted
+    from .process.fitted import Fitted
 
 LINE, BAND, DATA = "#1f5fa8", "#9dc1e8", "#333333"
 

@@ -1,4 +1,4 @@
-"""What was observed, and what is believed afterwards: `Data`, `Sites`, `Conditional`, `Prediction`."""
+"""What is believed after data were seen: `Conditional`, `Moments`, `Prediction`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import dataclasses
 from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from ._types import double_precision
 from .kernels.algebra import Kernel
@@ -25,66 +24,16 @@ class Model(Protocol):
     mean: Mean
 
 
-class Data(eqx.Module):
-    """Observations: T targets at N places, the known part of their noise variances, and which of them were seen."""
-
-    y: Float[Any, "N T"]
-    noise: Float[Any, "N"]
-    seen: Bool[Any, "N"]
-    flat: bool = eqx.field(static=True, default=True)  # y came as a vector, so answers are vectors
-    extra: Float[Any, "N"] | None = None  # what the likelihood wants to know besides: exposure, trials, censoring
-    weight: Float[Any, "N"] | None = None  # how often each observation counts: its likelihood to this power
-    gridded: bool = eqx.field(static=True, default=False)  # y came as an array over a grid, so answers on whole grids do too
-
-
-class Sites(eqx.Module):
-    """Gaussian stand-ins for observations, exp(h f − ½ w f²): precision w, 0 for a missing value, and shift h = w · mean.
-
-    Several columns of shifts share the precisions: several targets, or basis functions, seen at the same places. Sites are
-    either values seen with noise of variance 1/w, of which evidences are densities, or, when `natural`, mere factors: then w
-    may be 0 where h is not, and with `signed` also negative.
-    """
-
-    precision: Float[Array, "N"]
-    shift: Float[Array, "N C"]
-    natural: bool = eqx.field(static=True, default=False)
-    signed: bool = eqx.field(static=True, default=False)
-    values: Float[Array, "N C"] | None = None  # the targets if at hand: no derivative runs through shift / precision
-
-    @classmethod
-    def seen_as(cls, targets: Float[Array, "N C"], variance: Float[Array, "N"], seen: Bool[Array, "N"]) -> Sites:
-        """The sites of targets that were seen with Gaussian noise of these variances."""
-        precision = jnp.where(seen, 1 / variance, 0.0)
-        return cls(precision, precision[:, None] * targets, values=jnp.where(seen[:, None], targets, 0.0))
-
-    @property
-    def targets(self) -> Float[Array, "N C"]:
-        """The values that the sites stand for, 0 where there is none."""
-        if self.values is not None:
-            return self.values
-        w = self.precision[:, None]
-        return jnp.where(w != 0, self.shift / jnp.where(w != 0, w, 1.0), 0.0)
-
-
-class Marginals(NamedTuple):
-    """A zero-mean process given natural sites, at their places: means Σh, variances Σᵢᵢ, log|I + KW| and hᵀΣh."""
-
-    mean: Float[Array, "N C"]
-    variance: Float[Array, "N"]
-    log_det: Float[Array, ""]
-    gram: Float[Array, "C C"]
-
-
 class Conditional(eqx.Module):
     """A zero-mean process given sites: one mean for each column of targets, one variance for all."""
 
     @abc.abstractmethod
-    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         """Means and variance at new places, of one term of a sum if asked for."""
 
     def derivative(
         self, X: Float[Array, "M D"], order: int, dim: int, part: int | None = None
-    ) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+    ) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         """Means and variance of a derivative along one coordinate at new places, of one term of a sum if asked for."""
         raise ValueError("derivatives are not to be had with this engine: condition with structure='dense' to have them")
 
@@ -93,7 +42,7 @@ class Conditional(eqx.Module):
         """n joint draws at new places of what the sites leave open: zero mean, the conditional covariance."""
 
     @abc.abstractmethod
-    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+    def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         """The diagonal of C⁻¹ and C⁻¹T, zero where nothing was seen, in the order of the sites."""
 
     @property

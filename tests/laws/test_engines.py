@@ -13,9 +13,9 @@ import structgp as sg
 import zoo
 from structgp.engines.kalman import Kalman
 from structgp.engines.plan import ENGINES, form_by_shape
-from structgp.inputs import as_inputs
+from structgp.inputs.layouts import as_inputs
 from structgp.learn.evidence import Objective, _value_and_gradient
-from structgp.parameters import free_vector, with_free
+from structgp.parameters.tree import free_vector, with_free
 from structgp.structure.base import No
 from structgp.structure.dense import covariance
 

@@ -9,7 +9,7 @@ import pytest
 import structgp as sg
 import zoo
 from reference import slope
-from structgp.parameters import free_names, free_vector, leaves, with_free
+from structgp.parameters.tree import free_names, free_vector, leaves, with_free
 from structgp.structure.dense import covariance, variances
 
 pytestmark = pytest.mark.usefixtures("x64")

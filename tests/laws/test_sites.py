@@ -7,9 +7,9 @@ import pytest
 import structgp as sg
 import zoo
 from structgp.inference.choose import INFERENCES
-from structgp.inputs import as_inputs
+from structgp.inputs.layouts import as_inputs
 from structgp.learn import sites
-from structgp.parameters import free_vector
+from structgp.parameters.tree import free_vector
 
 X = zoo.X[1][:, 0]
 XS = zoo.XS[1][:, 0]

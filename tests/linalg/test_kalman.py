@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from structgp.linalg import chain_algebra, chains, kalman, kalman_parallel, kalman_regular, kalman_smooth, matern_sde
+from structgp.linalg.filters import kalman, kalman_parallel, kalman_regular, kalman_smooth
+from structgp.linalg.markov import chain_algebra, chains, matern_sde
 
 N = 40
 WEIGHTS = np.array([[1.0, 0.3], [-0.2, 0.5]])

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from structgp.linalg import kronecker as kron
-from structgp.linalg import krylov, two_levels, whitened
+from structgp.linalg import krylov
+from structgp.linalg.grids import kronecker as kron
+from structgp.linalg.grids import two_levels, whitened
 
 SIZES = (2, 3, 4)
 RNG = np.random.default_rng(5)

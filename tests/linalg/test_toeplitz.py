@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from structgp.linalg import lines, toeplitz, two_levels, whitened_line
+from structgp.linalg.grids import lines, toeplitz, two_levels, whitened_line
 
 N = 60
 T = np.random.default_rng(3).standard_normal((2, N))

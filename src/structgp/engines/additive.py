@@ -17,10 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..inputs import Inputs
+from ..inputs.layouts import Inputs
+from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
-from ..linalg import chains, conjugate_gradients, kalman_smooth, krylov, quasiseparable, splines
-from ..posterior import Conditional, Data, Marginals, Model, Sites
+from ..linalg import conjugate_gradients, krylov
+from ..linalg.features import splines
+from ..linalg.filters import kalman_smooth
+from ..linalg.markov import chains, quasiseparable
+from ..posterior import Conditional, Model
+from ..sites import Marginals, Sites
 from ..structure.additive import Additive, Lines, additive, lines_of, terms_of
 from ..structure.base import No
 from ..structure.dense import covariance
@@ -61,7 +66,7 @@ class AdditiveConditional(Conditional):
     def row_size(self) -> int:
         return 4 * self.projected.factor.shape[0]
 
-    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         x = _lines(self.kernel, X).t
         mean = self.line_means(x)
         psi = self.projected.features(x)
@@ -98,7 +103,7 @@ class AdditiveConditional(Conditional):
         known = form.variance[:, None] * quasiseparable.between(swept, form.t, x, form.rate, form.states)
         return drawn[len(w) :] - jnp.sum(known, axis=1)
 
-    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+    def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         w, form = self.sites.precision, self.structure
         psi = self.projected.features(form.returned(form.t[..., None])[..., 0])
         fitted = jnp.sum(self.projected.whitened(psi) ** 2, axis=0)
@@ -165,7 +170,7 @@ class AdditiveEngine(Engine):
         )
 
     def solve(
-        self, structure: Additive, w: Float[Array, "N"], targets: Float[Array, "N C"], projected: Projected
+        self, structure: Additive, w: Float[Array, " N"], targets: Float[Array, "N C"], projected: Projected
     ) -> conjugate_gradients.Solution:
         """C⁻¹T to a tolerance on the residual, zero where nothing was seen."""
         if self.solver == "backfitting":
@@ -177,7 +182,7 @@ class AdditiveEngine(Engine):
         return solution._replace(x=S * solution.x)
 
 
-def backfitted(structure: Additive, w: Float[Array, "N"], targets: Float[Array, "N C"]) -> conjugate_gradients.Solution:
+def backfitted(structure: Additive, w: Float[Array, " N"], targets: Float[Array, "N C"]) -> conjugate_gradients.Solution:
     """The same by sweeps: each line in turn smooths what the others leave, by the Kalman filter; steps are sweeps.
 
     With f = Σ f_d the sweeps lower ½ Σ f_dᵀK_d⁻¹f_d + ½ ‖T − f‖²_W. Lines can trade constants at hardly any cost, so after each
@@ -215,7 +220,7 @@ def backfitted(structure: Additive, w: Float[Array, "N"], targets: Float[Array, 
     return conjugate_gradients.Solution(W * (targets - jnp.sum(f, axis=0)), sweeps, residual)
 
 
-def preconditioner(structure: Additive, w: Float[Array, "N"], projected: Projected) -> tuple[Map, Map]:
+def preconditioner(structure: Additive, w: Float[Array, " N"], projected: Projected) -> tuple[Map, Map]:
     """Two functions of columns: P⁻¹r for P = I + S Q S, and S times the projected prior at whitened weights."""
     S = jnp.sqrt(w)[:, None]
     forward, transpose = sparse_products(projected.basis, _unsorted(structure), structure.states)
@@ -232,7 +237,7 @@ def preconditioner(structure: Additive, w: Float[Array, "N"], projected: Project
     return precondition, raised
 
 
-def remainders(conditional: AdditiveConditional, key: Array, probes: int) -> Float[Array, "probes"]:
+def remainders(conditional: AdditiveConditional, key: Array, probes: int) -> Float[Array, " probes"]:
     """Estimates of log|C| − log|C_Q|, one from each random probe, by Lanczos' method."""
     form, w = conditional.structure, conditional.sites.precision
     S = jnp.sqrt(w)[:, None]
@@ -299,7 +304,7 @@ def _sweep(structure: Additive, v: Float[Array, "N C"]) -> quasiseparable.Swept:
 
 
 def _draw_line(
-    t: Float[Array, "N"], rate: Float[Array, ""], variance: Float[Array, ""], key: Array, *, states: int, n: int
+    t: Float[Array, " N"], rate: Float[Array, ""], variance: Float[Array, ""], key: Array, *, states: int, n: int
 ) -> Float[Array, "N n"]:
     """n draws of one term at places in any order."""
     order = jnp.argsort(t)

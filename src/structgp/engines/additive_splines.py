@@ -20,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..linalg import splines
-from ..linalg.identity_plus import log_det_and_forms
-from ..linalg.matern_sde import transition
-from ..posterior import Marginals, Sites
+from ..linalg.dense.identity_plus import log_det_and_forms
+from ..linalg.features import splines
+from ..linalg.markov.matern_sde import transition
+from ..sites import Marginals, Sites
 
 ROWS = 2048  # how many rows of features are held at a time
 
@@ -44,7 +44,7 @@ class Totals(NamedTuple):
 
 
 def totals(
-    basis: splines.Splines, t: Float[Array, "N L"], n: int, w: Float[Array, "N"], targets: Float[Array, "N C"]
+    basis: splines.Splines, t: Float[Array, "N L"], n: int, w: Float[Array, " N"], targets: Float[Array, "N C"]
 ) -> Totals:
     """The sums over all rows, in pieces."""
     pieces = -(-len(t) // ROWS)
@@ -72,8 +72,8 @@ class Projected(eqx.Module):
     basis: splines.Splines
     roots: Float[Array, "L m m"]  # factors of S for the variances at hand
     factor: Float[Array, "F F"]
-    rate: Float[Array, "L"]
-    variance: Float[Array, "L"]
+    rate: Float[Array, " L"]
+    variance: Float[Array, " L"]
     states: int = eqx.field(static=True)
 
     def features(self, x: Float[Array, "M L"]) -> Float[Array, "L m M"]:
@@ -91,7 +91,7 @@ class Projected(eqx.Module):
 
 def project(
     basis: splines.Splines, rate: Array, variance: Array, sums: Totals, n: int
-) -> tuple[Projected, tuple[Float[Array, ""], Float[Array, "C C"]], Float[Array, "L"]]:
+) -> tuple[Projected, tuple[Float[Array, ""], Float[Array, "C C"]], Float[Array, " L"]]:
     """The projected process, log|C_Q| and TᵀC_Q⁻¹T, and for each line the trace that it leaves out."""
     roots, G, left_out = _whitened(basis, rate, variance, sums)
     factor = jnp.linalg.cholesky(jnp.eye(len(G)) + G)
@@ -126,7 +126,7 @@ class GivenFactors(NamedTuple):
     projected: Projected
     t: Float[Array, "N L"]
     c: Float[Array, "F C"]  # L⁻¹R⁻¹Φᵀh
-    left_out: Float[Array, "L"]
+    left_out: Float[Array, " L"]
 
     @classmethod
     def of(cls, basis: splines.Splines, rate: Array, variance: Array, t: Array, sites: Sites, n: int) -> GivenFactors:
@@ -161,7 +161,7 @@ class GivenFactors(NamedTuple):
         return Marginals(joined(mean), joined(variance), *self.log_det_and_gram())
 
 
-def reach(basis: splines.Splines, x: Float[Array, "M L"], rate: Float[Array, "L"], n: int) -> Float[Array, "M L m"]:
+def reach(basis: splines.Splines, x: Float[Array, "M L"], rate: Float[Array, " L"], n: int) -> Float[Array, "M L m"]:
     """The covariances of f with the features, also beyond the ends of a line, where they follow the state at the end."""
     inside = splines.features(basis, x, n)
     ends = jnp.stack([basis.origin, basis.origin + basis.length])

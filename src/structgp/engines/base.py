@@ -11,9 +11,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..inputs import Inputs
+from ..inputs.layouts import Inputs
+from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
-from ..posterior import Conditional, Data, Marginals, Model, Sites
+from ..posterior import Conditional, Model
+from ..sites import Marginals, Sites
 from ..structure.base import No, Structure
 
 

@@ -21,14 +21,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..inputs.observations import Data
 from ..means import Mean
-from ..posterior import Data, Model, Sites
+from ..posterior import Model
+from ..sites import Sites
 from .base import Engine
 
 NOISE_FLOOR = 1e-15  # in units of the prior variance: exact observations, as far as rounding can tell
 
 
-def columns(model: Model, X: Float[Array, "N D"]) -> tuple[Float[Array, "N"], Float[Array, "N P"]]:
+def columns(model: Model, X: Float[Array, "N D"]) -> tuple[Float[Array, " N"], Float[Array, "N P"]]:
     """The known mean, and the basis functions of the mean and of the kernel's free part, at all rows of X."""
     mean = jax.vmap(model.mean)(X)
     features = jax.vmap(lambda x: jnp.concatenate([model.mean.features(x), model.kernel.null_space(x)]))(X)
@@ -88,27 +90,27 @@ def free_weights(model: Model, P: int, D: int) -> int:
 class Whole(NamedTuple):
     """All of f given factors, at their places: mean, variance, the normaliser log E exp Σ(h f − ½ w f²), and Σ applied to s."""
 
-    mean: Float[Array, "N"]
-    variance: Float[Array, "N"]
+    mean: Float[Array, " N"]
+    variance: Float[Array, " N"]
     log_normaliser: Float[Array, ""]
-    applied: Float[Array, "N"] | None
+    applied: Float[Array, " N"] | None
 
 
 class Factors(eqx.Module):
     """Factors exp(h f − ½ w f²) on the whole of f, as columns for an engine; w of any sign where `signed`."""
 
-    offset: Float[Array, "N"]
+    offset: Float[Array, " N"]
     Phi: Float[Array, "N P"]
-    w: Float[Array, "N"]
-    h: Float[Array, "N"]
+    w: Float[Array, " N"]
+    h: Float[Array, " N"]
     signed: bool = eqx.field(static=True)
 
     @classmethod
-    def on(cls, model: Model, X: Float[Array, "N D"], w: Float[Array, "N"], h: Float[Array, "N"], signed: bool) -> Factors:
+    def on(cls, model: Model, X: Float[Array, "N D"], w: Float[Array, " N"], h: Float[Array, " N"], signed: bool) -> Factors:
         """The factors of a model at its places."""
         return cls(*columns(model, X), w, h, signed)
 
-    def sites(self, *more: Float[Array, "N"]) -> Sites:
+    def sites(self, *more: Float[Array, " N"]) -> Sites:
         """Sites on the process alone: the shifts, the basis functions, and more shifts."""
         w = self.w[:, None]
         shifts = [(self.h - self.w * self.offset)[:, None], w * self.Phi, *(s[:, None] for s in more)]
@@ -129,7 +131,7 @@ class Factors(eqx.Module):
 
 
 def given_factors(
-    engine: Engine, structure: Any, model: Model, factors: Factors, D: int, s: Float[Array, "N"] | None = None
+    engine: Engine, structure: Any, model: Model, factors: Factors, D: int, s: Float[Array, " N"] | None = None
 ) -> Whole:
     """Marginals of the whole f at the places of the factors, and its covariance there applied to a vector s."""
     means, variance, log_det, gram = engine.marginals(structure, factors.sites() if s is None else factors.sites(s))
@@ -143,7 +145,7 @@ def given_factors(
 
 
 def log_normaliser(
-    engine: Engine, structure: Any, model: Model, factors: Factors, D: int, s: Float[Array, "N"] | None = None
+    engine: Engine, structure: Any, model: Model, factors: Factors, D: int, s: Float[Array, " N"] | None = None
 ) -> Float[Array, ""]:
     """log E exp Σ(h f − ½ w f²), plus sᵀE f under the factors; differentiable."""
     log_det, gram = engine.log_det_and_gram(structure, factors.sites() if s is None else factors.sites(s))

@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..inputs import Inputs
+from ..inputs.layouts import Inputs
 from ..kernels.algebra import Kernel
-from ..linalg import factors
-from ..linalg.cholesky import cholesky_update, factorise, log_det_and_gram, log_sum
-from ..posterior import Conditional, Marginals, Sites
+from ..linalg.dense import factors
+from ..linalg.dense.cholesky import cholesky_update, factorise, log_det_and_gram, log_sum
+from ..posterior import Conditional
+from ..sites import Marginals, Sites
 from ..structure.dense import Dense, covariance, dense, variances
 from ..structure.derivatives import derivative_covariance, derivative_variances
 from .base import Cost, Engine, draw
@@ -29,7 +30,7 @@ class CholeskyConditional(Conditional):
     alpha: Float[Array, "N C"]
     jitter: Float[Array, ""]
 
-    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
         Ks = covariance(kernel, X, self.X)
         V = self._whiten(Ks.T)
@@ -37,7 +38,7 @@ class CholeskyConditional(Conditional):
 
     def derivative(
         self, X: Float[Array, "M D"], order: int, dim: int, part: int | None = None
-    ) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+    ) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
         Ks = derivative_covariance(kernel, X, self.X, dim, order)
         V = self._whiten(Ks.T)
@@ -64,7 +65,7 @@ class CholeskyConditional(Conditional):
         gram = self.sites.targets.T @ self.alpha
         return 2 * jnp.sum(jnp.log(jnp.diagonal(self.L))) - log_sum(self.sites.precision), 0.5 * (gram + gram.T)
 
-    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+    def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         V = self._whiten(jnp.eye(self.L.shape[0]))
         return jnp.sum(V * V, axis=0), self.alpha
 
@@ -109,13 +110,13 @@ class RootConditional(Conditional):
         alpha = factors.solve(structure.matrix(), sites.precision, sites.shift, L0).alpha
         return cls(structure.kernel, structure.X, sites, L0, factors.signed_factor(L0, sites.precision), alpha)
 
-    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
         return self._moments(covariance(kernel, X, self.X), variances(kernel, X))
 
     def derivative(
         self, X: Float[Array, "M D"], order: int, dim: int, part: int | None = None
-    ) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+    ) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
         return self._moments(derivative_covariance(kernel, X, self.X, dim, order), derivative_variances(kernel, X, dim, order))
 
@@ -131,7 +132,7 @@ class RootConditional(Conditional):
     def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
         return draw(self.joint(X)[1], key, n)
 
-    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+    def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         w = self.sites.precision
         V = jax.scipy.linalg.solve_triangular(self.R, self.root.T, lower=True)
         return w - w**2 * jnp.sum(V * V, axis=0), self.alpha

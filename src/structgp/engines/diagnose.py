@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..inputs import Inputs
-from ..parameters import Leaf, leaves
-from ..posterior import Data
+from ..inputs.layouts import Inputs
+from ..inputs.observations import Data
+from ..parameters.tree import Leaf, leaves
 from ..structure.dense import covariance
 from .basis import columns
 

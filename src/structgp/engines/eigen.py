@@ -9,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..inputs import Grid, Inputs
+from ..inputs.layouts import Grid, Inputs
+from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
-from ..linalg import kronecker as kron
-from ..posterior import Data, Model, Sites
+from ..linalg.grids import kronecker as kron
+from ..posterior import Model
+from ..sites import Sites
 from ..structure.base import No
 from ..structure.dense import covariance
 from ..structure.kronecker import Kronecker, kronecker
@@ -26,7 +28,7 @@ class EigenConditional(GridConditional):
 
     structure: Kronecker
     vectors: tuple[Float[Array, "G G"], ...]
-    alpha: Float[Array, "C *sizes"]  # in the basis of the eigenvectors
+    alpha: Float[Array, " C *sizes"]  # in the basis of the eigenvectors
     inverse: Float[Array, "*sizes"]  # 1/(Λ + noise)
     noise: Float[Array, ""]
     log_det: Float[Array, ""]
@@ -44,13 +46,13 @@ class EigenConditional(GridConditional):
     def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         return self.log_det, self.gram
 
-    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         rows, prior = rows_of(self.structure, X, part)
         rows = self._turned(rows)
         explained = contract(kron.squared(rows), self.inverse[None])[:, 0]
         return contract(rows, self.alpha), jnp.maximum(prior - explained, 0.0)
 
-    def on_grid(self, grid: Grid) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+    def on_grid(self, grid: Grid) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         there = layout(self.structure, grid)
         rows = self._turned(cross(there, self.structure))
         variance = kron.outer(there.prior_variances()) - kron.product(kron.squared(rows), self.inverse)
@@ -73,7 +75,7 @@ class EigenConditional(GridConditional):
         alpha = kron.products(kron.transposed(self.vectors), noisy) * self.inverse
         return there.from_grid(new - kron.products(self._turned(cross(there, self.structure)), alpha))
 
-    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+    def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         diagonal = kron.product(kron.squared(self.vectors), self.inverse)
         alpha = kron.products(self.vectors, self.alpha)
         return self.structure.from_grid(diagonal[None])[:, 0], self.structure.from_grid(alpha)

@@ -16,12 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..inputs import Grid, Inputs, as_inputs
+from ..inputs.layouts import Grid, Inputs, as_inputs
+from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
-from ..linalg import kronecker as kron
-from ..linalg import two_levels, whitened
-from ..linalg.cholesky import log_sum
-from ..posterior import Data, Marginals, Model, Sites
+from ..linalg.dense.cholesky import log_sum
+from ..linalg.grids import kronecker as kron
+from ..linalg.grids import two_levels, whitened
+from ..posterior import Model
+from ..sites import Marginals, Sites
 from ..structure.base import No
 from ..structure.dense import covariance
 from ..structure.kronecker import Kronecker, kronecker
@@ -50,8 +52,8 @@ class KrylovConditional(GridConditional):
     structure: Kronecker
     system: whitened.System
     probed: two_levels.Probed
-    shift: Float[Array, "C *sizes"]
-    z: Float[Array, "C *sizes"]
+    shift: Float[Array, " C *sizes"]
+    z: Float[Array, " C *sizes"]
     log_det: two_levels.LogDet
     gram: Float[Array, "C C"]
     variance_error: Float[Array, ""]  # relative, the largest of the cells that were looked at
@@ -83,14 +85,14 @@ class KrylovConditional(GridConditional):
             else of_values(self.log_det.value, self.gram, self.system.w, self.shift)
         )
 
-    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         rows, prior = rows_of(self.structure, X, part)
         white = self._whitened(rows)
         known = math.prod(jnp.sum(V * V, axis=1) for V in white)
         left = self._quick(white) if self.quick else jax.lax.map(self._exact, tuple(white))
         return contract(white, self.z), jnp.maximum(prior - known + left, 0.0)
 
-    def on_grid(self, grid: Grid) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+    def on_grid(self, grid: Grid) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         there = layout(self.structure, grid)
         white = self._whitened(cross(there, self.structure))
         known = kron.outer([jnp.sum(V * V, axis=1) for V in white])
@@ -116,7 +118,7 @@ class KrylovConditional(GridConditional):
         z = two_levels.means(self.system, h, self.effort).z
         return there.from_grid(new - kron.products(self._whitened(cross(there, self.structure)), z))
 
-    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+    def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         w = self.system.w
         diagonal = w - w**2 * whitened.variances(self.system, self.system.factors, self.probed)
         alpha = self.shift - w * kron.products(self.system.factors, self.z)
@@ -126,11 +128,11 @@ class KrylovConditional(GridConditional):
         """Covariances with the places of each factor as covariances with its white coordinates."""
         return [R @ inverse.T for R, inverse in zip(rows, self.system.inverse_factors(), strict=True)]
 
-    def _exact(self, white: tuple[Float[Array, "G"], ...]) -> Float[Array, ""]:
+    def _exact(self, white: tuple[Float[Array, " G"], ...]) -> Float[Array, ""]:
         """vᵀH⁻¹v for one place."""
         return two_levels.left_of(self.system, kron.outer(white), self.effort)
 
-    def _quick(self, white: list[Float[Array, "M G"]]) -> Float[Array, "M"]:
+    def _quick(self, white: list[Float[Array, "M G"]]) -> Float[Array, " M"]:
         """vᵀP⁻¹v and what the probes add to it, for many places."""
         levels, easy = self.system.levels, self.probed.easy
         rest = contract(kron.squared(white), ((1 - levels.inside) / levels.diagonal)[None])[:, 0]
@@ -229,7 +231,7 @@ class Krylov(Engine):
         return KrylovConditional(structure, system, probed, h, found.z, log_det, found.gram, error, effort, sites.natural)
 
 
-def _on_cells(structure: Kronecker, sites: Sites) -> tuple[Float[Array, "*sizes"], Float[Array, "C *sizes"]]:
+def _on_cells(structure: Kronecker, sites: Sites) -> tuple[Float[Array, "*sizes"], Float[Array, " C *sizes"]]:
     """The precisions and the shifts over the grid."""
     if sites.signed:
         raise ValueError("factors that may be negative cannot be had on a large grid: structure='dense' takes them")

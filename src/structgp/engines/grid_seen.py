@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..inputs import Inputs
+from ..inputs.layouts import Inputs
+from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
-from ..posterior import Conditional, Data, Model, Sites
+from ..posterior import Conditional, Model
+from ..sites import Sites
 from ..structure.base import No
 from ..structure.dense import Dense, dense
 from .base import Cost, Engine
@@ -24,7 +26,7 @@ class SeenConditional(Conditional):
     """The process given the cells that were seen, and which rows of the caller's these are."""
 
     inner: Conditional
-    rows: Int[Array, "n"]
+    rows: Int[Array, " n"]
     count: int = eqx.field(static=True)
 
     @property
@@ -36,12 +38,12 @@ class SeenConditional(Conditional):
     def row_size(self) -> int:
         return self.inner.row_size
 
-    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         return self.inner.at(X, part)
 
     def derivative(
         self, X: Float[Array, "M D"], order: int, dim: int, part: int | None = None
-    ) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+    ) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         return self.inner.derivative(X, order, dim, part)
 
     def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
@@ -50,7 +52,7 @@ class SeenConditional(Conditional):
     def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
         return self.inner.joint(X)
 
-    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+    def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         diagonal, alpha = self.inner.inverse_parts()
         return jnp.zeros(self.count).at[self.rows].set(diagonal), jnp.zeros((self.count, alpha.shape[1])).at[self.rows].set(
             alpha

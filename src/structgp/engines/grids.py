@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..inputs import Grid, Inputs
+from ..inputs.layouts import Grid, Inputs
 from ..kernels.algebra import Kernel
-from ..linalg import kronecker as kron
+from ..linalg.grids import kronecker as kron
 from ..posterior import Conditional
 from ..structure.base import No
 from ..structure.dense import covariance, variances
@@ -24,7 +24,7 @@ class GridConditional(Conditional):
     """A process on a grid given sites: besides scattered places it knows whole grids, at the price of a few products."""
 
     @abc.abstractmethod
-    def on_grid(self, grid: Grid) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+    def on_grid(self, grid: Grid) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         """Means and variance at the cells of another grid."""
 
     @abc.abstractmethod
@@ -50,7 +50,7 @@ def cross(there: Kronecker, here: Kronecker) -> list[Float[Array, "A G"]]:
     return [covariance(k, P, Z) for k, P, Z in zip(here.factors, there.places, here.places, strict=True)]
 
 
-def contract(rows: list[Float[Array, "M G"]], X: Float[Array, "B *sizes"]) -> Float[Array, "M B"]:
+def contract(rows: list[Float[Array, "M G"]], X: Float[Array, " B *sizes"]) -> Float[Array, "M B"]:
     """Σ over all cells of (row₁ ⊗ … ⊗ row_D) X for each of M places: two halves of the axes, joined by one matrix product."""
     sizes = X.shape[1:]
     halves = [abs(math.log(math.prod(sizes[:d])) - math.log(math.prod(sizes[d:]))) for d in range(1, len(sizes) + 1)]
@@ -71,7 +71,7 @@ def _join(rows: list[Float[Array, "M G"]]) -> Float[Array, "M L"]:
     return functools.reduce(together, rows) if rows else None  # type: ignore[return-value]
 
 
-def rows_of(structure: Kronecker, X: Float[Array, "M D"], part: int | None) -> tuple[list[Array], Float[Array, "M"]]:
+def rows_of(structure: Kronecker, X: Float[Array, "M D"], part: int | None) -> tuple[list[Array], Float[Array, " M"]]:
     """The covariances of new places with those of each factor, and their prior variances; of one term of a sum if asked for."""
     if part is None:
         return structure.rows(X), variances(structure.kernel, X)
@@ -94,7 +94,7 @@ def prior_draws(structure: Kronecker, key: Array, n: int) -> Float[Array, "N n"]
 
 def joint_draws(
     here: Kronecker, there: Kronecker, key: Array, n: int
-) -> tuple[Float[Array, "n *sizes"], Float[Array, "n *new"]]:
+) -> tuple[Float[Array, " n *sizes"], Float[Array, " n *new"]]:
     """n draws of the process on two grids at once."""
     pairs = zip(here.factors, here.places, there.places, strict=True)
     both = [(k, jnp.concatenate([P, Z])) for k, P, Z in pairs]

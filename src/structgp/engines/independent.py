@@ -14,11 +14,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from ..inputs import Inputs, Times
+from ..inputs.layouts import Inputs, Times
+from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
 from ..kernels.independent import kernels_of
-from ..linalg import coupled, kalman_coupled, kalman_smooth
-from ..posterior import Data, Model
+from ..linalg.dense import coupled
+from ..linalg.filters import kalman_coupled, kalman_smooth
+from ..posterior import Model
 from ..structure.base import No, Structure
 from ..structure.dense import covariance, variances
 from ..structure.state_space import Where, chain_of, harmonics_of, state_space
@@ -158,16 +160,16 @@ class SeveralChains(Structure):
 
     kernels: tuple[Kernel, ...]
     chain: kalman_coupled.Stacked
-    t: Float[Array, "N"]
-    order: Int[Array, "N"]
-    rank: Int[Array, "N"]
+    t: Float[Array, " N"]
+    order: Int[Array, " N"]
+    rank: Int[Array, " N"]
 
 
 class CoupledKalmanConditional(CoupledConditional):
     """By what every place knows from its left and from its right."""
 
     kernels: tuple[Kernel, ...]
-    t: Float[Array, "N"]
+    t: Float[Array, " N"]
     sites: CoupledSites  # in the order of t
     smoothed: kalman_smooth.Smoothed
     engine: CoupledKalman = eqx.field(static=True)

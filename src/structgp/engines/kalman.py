@@ -12,10 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..inputs import Inputs, Times
+from ..inputs.layouts import Inputs, Times
+from ..inputs.observations import Data
 from ..kernels.algebra import Kernel, Sum
-from ..linalg import chains, kalman, kalman_emission, kalman_marginals, kalman_parallel, kalman_regular, kalman_smooth
-from ..posterior import Conditional, Data, Marginals, Model, Sites
+from ..linalg.filters import kalman, kalman_emission, kalman_marginals, kalman_parallel, kalman_regular, kalman_smooth
+from ..linalg.markov import chains
+from ..posterior import Conditional, Model
+from ..sites import Marginals, Sites
 from ..structure.approximate import approximated, covariance_error
 from ..structure.base import No
 from ..structure.dense import covariance
@@ -41,7 +44,7 @@ class KalmanConditional(Conditional):
     """A chain given sites: what every place knows from its left and from its right."""
 
     kernel: Kernel
-    t: Float[Array, "N"]
+    t: Float[Array, " N"]
     sites: Sites  # in the order of t
     smoothed: kalman_smooth.Smoothed
     log_det: Float[Array, ""]
@@ -55,20 +58,20 @@ class KalmanConditional(Conditional):
     def row_size(self) -> int:
         return 12 * self.smoothed.P.shape[1] ** 2
 
-    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         chain = self._chain(self.t[0])
         value, variance = read(chain, part, X[:, 0], *self._states(chain, X[:, 0]))
         return value, jnp.maximum(variance, 0.0)
 
     def derivative(
         self, X: Float[Array, "M D"], order: int, dim: int, part: int | None = None
-    ) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+    ) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         chain = self._chain(self.t[0])
         rows = chains.read_weights(chain, derivative_rows(chain, part, X[:, 0], order))
         mean, variance = kalman_emission.read_rows(rows, *self._states(chain, X[:, 0]))
         return mean, jnp.maximum(variance, 0.0)
 
-    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+    def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         if self.sites.natural:
             mean, variance = self.smoothed.marginals()
             w = self.sites.precision
@@ -79,7 +82,7 @@ class KalmanConditional(Conditional):
         diagonal = jnp.where(w > 0, 1 / variance, 0.0)
         return diagonal, jnp.where(w[:, None] > 0, diagonal[:, None] * (T - mean), 0.0)
 
-    def filtered(self) -> tuple[Float[Array, "N C"], Float[Array, "N"]]:
+    def filtered(self) -> tuple[Float[Array, "N C"], Float[Array, " N"]]:
         """Means and variance at the observed places given the places up to each."""
         return self.smoothed.m[:, 0], self.smoothed.P[:, 0, 0]
 
@@ -89,7 +92,7 @@ class KalmanConditional(Conditional):
         e = jnp.sqrt(w / (1 + w * self.smoothed.predicted_variance))[:, None] * e
         return jnp.cumsum(e[:, :, None] * e[:, None, :], axis=0)
 
-    def lag_one(self) -> Float[Array, "N-1"]:
+    def lag_one(self) -> Float[Array, " N-1"]:
         """The covariance of the value at each observed place with that at the next."""
         chain = self._chain(self.t[0])
         between = kalman_smooth.lag_one(chain, _gaps(self.t), self.smoothed)[:, 0]
@@ -130,7 +133,7 @@ class KalmanConditional(Conditional):
         assert not isinstance(chain, No)
         return chain
 
-    def _states(self, chain: chains.Chain, x: Float[Array, "M"]) -> tuple[Float[Array, "M D C"], Float[Array, "M D D"]]:
+    def _states(self, chain: chains.Chain, x: Float[Array, " M"]) -> tuple[Float[Array, "M D C"], Float[Array, "M D D"]]:
         """Mean and covariance of the state at new places, before, between or after the observations."""
         left = jnp.searchsorted(self.t, x, side="right") - 1
         to_left = x - self.t[jnp.maximum(left, 0)]
@@ -153,11 +156,11 @@ class KalmanConditional(Conditional):
         return chain.start(), chain.transition(self.t[0] - x)
 
 
-def _gaps(t: Float[Array, "N"]) -> Float[Array, "N"]:
+def _gaps(t: Float[Array, " N"]) -> Float[Array, " N"]:
     return jnp.diff(t, prepend=t[:1])
 
 
-def read(chain: chains.Chain, part: int | None, x: Float[Array, "M"], mean: Any, spread: Any) -> tuple[Any, Any]:
+def read(chain: chains.Chain, part: int | None, x: Float[Array, " M"], mean: Any, spread: Any) -> tuple[Any, Any]:
     """Mean and variance of f, or of one part of a sum, from those of the state at these places."""
     if chain.varies:
         return kalman_emission.read_rows(_rows(chain, part, x), mean, spread)
@@ -170,7 +173,7 @@ def _row(chain: chains.Chain, part: int | None) -> Any:
     return chains.read_weights(chain, row)
 
 
-def _rows(chain: chains.Chain, part: int | None, x: Float[Array, "M"]) -> Float[Array, "M D"]:
+def _rows(chain: chains.Chain, part: int | None, x: Float[Array, " M"]) -> Float[Array, "M D"]:
     """The row for each place, of a chain that is seen differently from place to place."""
     rows = chain.rows(x) if part is None else chain.part_rows(part, x)  # type: ignore[attr-defined]
     return chains.read_weights(chain, rows.T)
@@ -243,7 +246,7 @@ class Kalman(Engine):
         kept = dataclasses.replace(sorted_sites, values=None)
         return KalmanConditional(structure.kernel, structure.t, kept, smoothed, log_det, gram, self)
 
-    def smooth(self, chain: chains.Chain, t: Float[Array, "N"], sites: Sites) -> kalman_smooth.Smoothed:
+    def smooth(self, chain: chains.Chain, t: Float[Array, " N"], sites: Sites) -> kalman_smooth.Smoothed:
         """Everything that is known at the places t."""
         columns = sites.shift if sites.natural else sites.targets
         if chain.varies:

@@ -18,7 +18,7 @@ from ..structure.derivatives import along
 from .basis import Weights, columns, prior_precision
 from .kalman import KalmanConditional
 
-Pair = tuple[Float[Array, "N T"], Float[Array, "N"]]
+Pair = tuple[Float[Array, "N T"], Float[Array, " N"]]
 
 
 @functools.partial(jax.jit, static_argnames=("T", "order", "dim", "part"))
@@ -42,7 +42,7 @@ def smoothed(gp: Model, conditional: KalmanConditional, weights: Weights, T: int
 
 
 @functools.partial(jax.jit, static_argnames="T")
-def lag_one(gp: Model, conditional: KalmanConditional, weights: Weights, T: int) -> Float[Array, "N-1"]:
+def lag_one(gp: Model, conditional: KalmanConditional, weights: Weights, T: int) -> Float[Array, " N-1"]:
     """The covariance of f at each observed place with f at the next, given everything."""
     known, Phi = columns(gp, conditional.t[:, None])
     _, rho = _combined(known, Phi, weights, conditional.smoothed.marginals()[0], T)

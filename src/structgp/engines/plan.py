@@ -7,9 +7,10 @@ import math
 
 import jax
 
-from ..inputs import Inputs
+from ..inputs.layouts import Inputs
+from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
-from ..posterior import Data, Model
+from ..posterior import Model
 from ..structure.approximate import NAMES
 from ..structure.base import No, Structure
 from .base import Cost, Engine

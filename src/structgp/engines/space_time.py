@@ -13,12 +13,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..inputs import Grid, Inputs
+from ..inputs.layouts import Grid, Inputs
+from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
-from ..linalg import chains, kalman, kalman_places, lines
-from ..linalg.cholesky import log_sum
-from ..linalg.two_levels import LogDet
-from ..posterior import Data, Model, Sites
+from ..linalg.dense.cholesky import log_sum
+from ..linalg.filters import kalman, kalman_places
+from ..linalg.grids import lines
+from ..linalg.grids.two_levels import LogDet
+from ..linalg.markov import chains
+from ..posterior import Model
+from ..sites import Sites
 from ..structure.base import No
 from ..structure.space_time import SpaceTime, space_time
 from ..structure.state_space import harmonics_of
@@ -136,7 +140,7 @@ def _or_nothing(form: SpaceTime | No) -> Any:
 
 
 def all_chains(
-    line: tuple[chains.Chain, Array], gamma: Float[Array, "S"], noise: Float[Array, ""], turned: Float[Array, "S C T"]
+    line: tuple[chains.Chain, Array], gamma: Float[Array, " S"], noise: Float[Array, ""], turned: Float[Array, "S C T"]
 ) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
     """log|C| and the gram of independent chains that differ in their variance, all seen with one noise level."""
     chain, gaps = line

@@ -12,10 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..inputs import Inputs, Times
+from ..inputs.layouts import Inputs, Times
+from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
-from ..linalg import toeplitz as linalg
-from ..posterior import Conditional, Data, Model, Sites
+from ..linalg.grids import toeplitz as linalg
+from ..posterior import Conditional, Model
+from ..sites import Sites
 from ..structure.base import No
 from ..structure.dense import covariance, typical_variance, variances
 from ..structure.toeplitz import Toeplitz, toeplitz
@@ -36,7 +38,7 @@ class ToeplitzConditional(Conditional):
     noise: Float[Array, ""]
     T: Float[Array, "C N"]  # in the order of time
     alpha: Float[Array, "C N"]
-    first: Float[Array, "N"]
+    first: Float[Array, " N"]
     log_det: Float[Array, ""]
     error: Float[Array, ""]
     own: bool = eqx.field(static=True, default=False)  # predictions are asked for at its own times only
@@ -61,7 +63,7 @@ class ToeplitzConditional(Conditional):
         gram = self.T @ self.alpha.T
         return self.log_det, 0.5 * (gram + gram.T)
 
-    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         if self.own:
             places, left = self.structure.numbers(X), self.noise * (1 - self.noise * linalg.inverse_diagonal(self.first))
             return (self.T - self.noise * self.alpha)[:, places].T, jnp.maximum(left, 0.0)[places]
@@ -78,7 +80,7 @@ class ToeplitzConditional(Conditional):
     def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
         return draw(self.joint(X)[1], key, n)
 
-    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+    def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         rank = self.structure.rank
         return linalg.inverse_diagonal(self.first)[rank], self.alpha.T[rank]
 

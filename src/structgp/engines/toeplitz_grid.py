@@ -15,12 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..inputs import Grid, Inputs
+from ..inputs.layouts import Grid, Inputs
+from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
-from ..linalg import kronecker as kron
-from ..linalg import lines
-from ..linalg import toeplitz as linalg
-from ..posterior import Conditional, Data, Model, Sites
+from ..linalg.grids import kronecker as kron
+from ..linalg.grids import lines
+from ..linalg.grids import toeplitz as linalg
+from ..posterior import Conditional, Model
+from ..sites import Sites
 from ..structure.base import No
 from ..structure.dense import covariance, typical_variance, variances
 from ..structure.toeplitz_grid import ToeplitzGrid, line_factor, toeplitz_grid
@@ -38,7 +40,7 @@ class LinesConditional(Conditional):
 
     structure: ToeplitzGrid
     vectors: Float[Array, "S S"]
-    gamma: Float[Array, "S"]
+    gamma: Float[Array, " S"]
     noise: Float[Array, ""]
     T: Float[Array, "S C T"]  # turned to the eigenvectors
     alpha: Float[Array, "S C T"]
@@ -68,7 +70,7 @@ class LinesConditional(Conditional):
         gram = jnp.einsum("jct,jet->ce", self.T, self.alpha)
         return self.log_det, 0.5 * (gram + gram.T)
 
-    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         if part is not None:
             raise ValueError("the parts of a sum are not to be had on a grid: condition with structure='dense' to have them")
         if self.own:
@@ -89,7 +91,7 @@ class LinesConditional(Conditional):
     def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
         return draw(self.joint(X)[1], key, n)
 
-    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+    def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         diagonal, alpha = self._inverse()
         return self.structure.grid.from_grid(diagonal[None])[:, 0], self.structure.grid.from_grid(alpha)
 
@@ -105,12 +107,12 @@ class LinesConditional(Conditional):
         k = self.structure.line.lags(along.shape[1] + 1)
         return jax.lax.map(lambda g: along @ linalg.solve(g * k, self.noise, along).T, self.gamma)
 
-    def _inverse(self) -> tuple[Float[Array, "*sizes"], Float[Array, "C *sizes"]]:
+    def _inverse(self) -> tuple[Float[Array, "*sizes"], Float[Array, " C *sizes"]]:
         """The diagonal of C⁻¹ and C⁻¹T over the grid."""
         diagonal = jnp.einsum("sj,jt->ts", self.vectors**2, jax.vmap(linalg.inverse_diagonal)(self.first))
         return self.structure.arrays(diagonal[None])[0], self._arrays(self.alpha)
 
-    def _arrays(self, turned: Float[Array, "S C T"]) -> Float[Array, "C *sizes"]:
+    def _arrays(self, turned: Float[Array, "S C T"]) -> Float[Array, " C *sizes"]:
         return self.structure.arrays(jnp.einsum("sj,jct->cts", self.vectors, turned))
 
 
@@ -175,7 +177,7 @@ class ToeplitzLines(Engine):
 
 
 def all_toeplitz(
-    k: Float[Array, "L"], gamma: Float[Array, "S"], noise: Float[Array, ""], turned: Float[Array, "S C T"]
+    k: Float[Array, " L"], gamma: Float[Array, " S"], noise: Float[Array, ""], turned: Float[Array, "S C T"]
 ) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
     """log|C| and the gram of independent lines that differ in their variance, one after the other."""
     log_dets, grams = jax.lax.map(lambda line: linalg.log_det_and_gram(line[0] * k, noise, line[1]), (gamma, turned))

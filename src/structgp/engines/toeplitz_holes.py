@@ -17,11 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..inputs import Inputs
+from ..inputs.layouts import Inputs
+from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
-from ..linalg import two_levels, whitened_line
-from ..linalg.toeplitz import NEGATIVE, spectrum
-from ..posterior import Conditional, Data, Model, Sites
+from ..linalg.grids import two_levels, whitened_line
+from ..linalg.grids.toeplitz import NEGATIVE, spectrum
+from ..posterior import Conditional, Model
+from ..sites import Sites
 from ..structure.base import No
 from ..structure.dense import covariance, variances
 from ..structure.toeplitz import Toeplitz, toeplitz
@@ -68,7 +70,7 @@ class HolesConditional(Conditional):
         found = self.log_det.value, self.gram
         return found if self.natural else of_values(*found, self.system.w, self.shift)
 
-    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M"]]:
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         if self.own:
             places = self.structure.numbers(X)
             return self.mean[:, places].T, whitened_line.variances(self.system, self.probed)[places]
@@ -88,7 +90,7 @@ class HolesConditional(Conditional):
     def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
         return draw(self.joint(X)[1], key, n)
 
-    def inverse_parts(self) -> tuple[Float[Array, "N"], Float[Array, "N C"]]:
+    def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         w, rank = self.system.w, self.structure.rank
         diagonal = w - w**2 * whitened_line.variances(self.system, self.probed)
         return diagonal[rank], self._alpha().T[rank]
@@ -128,7 +130,7 @@ def waves_needed(model: Model, structure: Toeplitz, data: Data) -> Waves | None:
 
 
 @functools.partial(jax.jit, static_argnums=1)
-def _spectrum(structure: Toeplitz, count: int) -> Float[Array, "L"]:
+def _spectrum(structure: Toeplitz, count: int) -> Float[Array, " L"]:
     return spectrum(structure.lags(count))
 
 
@@ -179,7 +181,7 @@ class FourierHoles(Engine):
         found, log_det = two_levels.means(system, h, self.effort), two_levels.log_det_of(system, probed)
         return HolesConditional(structure, system, probed, h, found.mean, log_det, found.gram, self.effort, sites.natural)
 
-    def _on_line(self, structure: Toeplitz, sites: Sites) -> tuple[Float[Array, "M"], Float[Array, "M"], Float[Array, "C M"]]:
+    def _on_line(self, structure: Toeplitz, sites: Sites) -> tuple[Float[Array, " M"], Float[Array, " M"], Float[Array, "C M"]]:
         """The eigenvalues of the circulant, and the precisions and shifts in the order of time, zero beyond the last."""
         N, M = len(structure.t), self.needed.reach * len(structure.t)
         values = whitened_line.eigenvalues(structure.lags(M // 2 + 1))

@@ -25,9 +25,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..engines.base import Engine
 from ..engines.basis import Factors, Whole, columns, free_weights, given_factors, log_normaliser
-from ..inputs import Inputs
+from ..inputs.layouts import Inputs
+from ..inputs.observations import Data
 from ..likelihoods.base import Likelihood
-from ..posterior import Data, Model
+from ..posterior import Model
 
 TOLERANCE = 1e-7  # in standard deviations of f
 MAX_CALLS = 200
@@ -42,10 +43,10 @@ STATUS = {
 class Observed(NamedTuple):
     """Observations as a likelihood wants them; `weight` is None when all count once."""
 
-    y: Float[Array, "N"]
-    seen: Bool[Array, "N"]
-    extra: Float[Array, "N"] | float
-    weight: Float[Array, "N"] | None
+    y: Float[Array, " N"]
+    seen: Bool[Array, " N"]
+    extra: Float[Array, " N"] | float
+    weight: Float[Array, " N"] | None
 
     @classmethod
     def of(cls, data: Data) -> Observed:
@@ -58,7 +59,7 @@ class Observed(NamedTuple):
         """The power to which each likelihood is taken: a plain number when no observation is weighted."""
         return power if self.weight is None else power * self.weight
 
-    def sum(self, terms: Float[Array, "N"]) -> Float[Array, ""]:
+    def sum(self, terms: Float[Array, " N"]) -> Float[Array, ""]:
         """The sum over what was seen."""
         return jnp.sum(jnp.where(self.seen, terms, 0.0))
 
@@ -80,7 +81,7 @@ class Problem(eqx.Module):
         structure = engine.prepared(structure, signed) if search else structure
         return cls(model, jnp.asarray(inputs.points), structure, Observed.of(data), engine, signed)
 
-    def given(self, w: Float[Array, "N"], h: Float[Array, "N"], s: Float[Array, "N"] | None = None) -> Whole:
+    def given(self, w: Float[Array, " N"], h: Float[Array, " N"], s: Float[Array, " N"] | None = None) -> Whole:
         """All of f given sites: one call of the engine."""
         factors = Factors.on(self.model, self.X, w, h, self.signed)
         return given_factors(self.engine, self.structure, self.model, factors, self.X.shape[1], s)
@@ -91,7 +92,7 @@ class Problem(eqx.Module):
         return free_weights(self.model, P, self.X.shape[1]) > 0
 
     def log_normaliser(
-        self, w: Float[Array, "N"], h: Float[Array, "N"], s: Float[Array, "N"] | None = None
+        self, w: Float[Array, " N"], h: Float[Array, " N"], s: Float[Array, " N"] | None = None
     ) -> Float[Array, ""]:
         """log E exp Σ(h f − ½ w f²), and sᵀE f on top, differentiable in the model."""
         factors = Factors.on(self.model, self.X, w, h, self.signed)
@@ -101,10 +102,10 @@ class Problem(eqx.Module):
 class Found(NamedTuple):
     """Sites, what they leave of f, and how the search ended; `held` is what a rule keeps fixed in the gradient."""
 
-    w: Float[Array, "N"]
-    h: Float[Array, "N"]
-    mean: Float[Array, "N"]
-    variance: Float[Array, "N"]
+    w: Float[Array, " N"]
+    h: Float[Array, " N"]
+    mean: Float[Array, " N"]
+    variance: Float[Array, " N"]
     log_evidence: Float[Array, ""]
     held: Any
     calls: Int[Array, ""]

@@ -22,10 +22,11 @@ from ..engines.base import Engine
 from ..engines.basis import columns, free_weights
 from ..engines.independent import CoupledKalman
 from ..engines.kalman import Kalman
-from ..inputs import Inputs
+from ..inputs.layouts import Inputs
+from ..inputs.observations import Data
 from ..kernels.independent import kernels_of
-from ..linalg.factors import root
-from ..posterior import Data, Model
+from ..linalg.dense.factors import root
+from ..posterior import Model
 from ..structure.dense import covariance
 from .base import Observed
 from .several import offsets
@@ -228,7 +229,7 @@ def _blackjax() -> Any:
     return blackjax
 
 
-def effective_sample_size(draws: Float[np.ndarray, "n *shape"]) -> Float[np.ndarray, "*shape"]:
+def effective_sample_size(draws: Float[np.ndarray, " n *shape"]) -> Float[np.ndarray, "*shape"]:
     """n / (1 + 2 Σ autocorrelations), summed as long as sums of two neighbours stay positive and do not grow (Geyer, 1992)."""
     n = len(draws)
     centred = draws - draws.mean(axis=0)

@@ -27,10 +27,10 @@ MODE_TOLERANCE, MODE_CALLS = 1e-2, 30  # for a start
 class Proposal(NamedTuple):
     """Where the sites should be, how far they are from it, and whether the rule makes sense here."""
 
-    w: Float[Array, "N"]
-    h: Float[Array, "N"]
-    residual: Float[Array, "N"]
-    sensible: Bool[Array, "N"]
+    w: Float[Array, " N"]
+    h: Float[Array, " N"]
+    residual: Float[Array, " N"]
+    sensible: Bool[Array, " N"]
 
 
 class LocalRule(Protocol):

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from ..engines.independent import CoupledSites
 from ..kernels.independent import IndependentKernels, kernels_of
-from ..linalg.coupled import CoupledMarginals, precisions
+from ..linalg.dense.coupled import CoupledMarginals, precisions
 from ..posterior import Model
 from .base import CONVERGED, INFEASIBLE, UNFINISHED, Found, Inference, Problem, hold
 

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Numbers, Point, Scalar, double_precision
-from ..parameters import Parametrised, fixed, parameter, show
-from ..supports import positive
+from ..parameters.supports import positive
+from ..parameters.tree import Parametrised, fixed, parameter, show
 
 
 class Kernel(Parametrised):

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from .._types import Numbers, Point, Scalar
-from ..parameters import parameter
-from ..supports import positive, real
+from ..parameters.supports import positive, real
+from ..parameters.tree import parameter
 from .algebra import Kernel
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import equinox as eqx
 
-from ..parameters import Parametrised
+from ..parameters.tree import Parametrised
 from .algebra import Kernel
 
 

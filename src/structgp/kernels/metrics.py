@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Numbers, Seed, double_precision, generator
-from ..parameters import Parametrised, parameter
-from ..supports import positive, real
+from ..parameters.supports import positive, real
+from ..parameters.tree import Parametrised, parameter
 
 
 class Metric(Parametrised):

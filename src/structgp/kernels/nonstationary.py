@@ -13,8 +13,8 @@ import numpy as np
 from jax.scipy.special import betainc
 
 from .._types import Numbers, Point, Scalar, as_callable, as_float
-from ..parameters import parameter
-from ..supports import nonnegative, positive, real, simplex
+from ..parameters.supports import nonnegative, positive, real, simplex
+from ..parameters.tree import parameter
 from .algebra import Kernel, check_columns, one_coordinate
 
 

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Numbers, Point, Scalar
-from ..parameters import parameter
-from ..supports import positive, real
+from ..parameters.supports import positive, real
+from ..parameters.tree import parameter
 from .algebra import Kernel, check_columns, one_coordinate
 
 

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Numbers, Point, Scalar
-from ..parameters import fixed, parameter
-from ..supports import nonnegative, real
+from ..parameters.supports import nonnegative, real
+from ..parameters.tree import fixed, parameter
 from .algebra import Kernel, one_coordinate
 
 

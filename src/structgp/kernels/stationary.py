@@ -21,8 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Numbers, Point, Scalar
-from ..parameters import parameter
-from ..supports import interval, positive
+from ..parameters.supports import interval, positive
+from ..parameters.tree import parameter
 from .algebra import Kernel, check_columns
 from .metrics import Metric
 

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Numbers, Point, Scalar, as_callable
-from ..parameters import parameter, show
-from ..supports import orthonormal
+from ..parameters.supports import orthonormal
+from ..parameters.tree import parameter, show
 from .algebra import Kernel, Product, Scaled, Sum
 
 

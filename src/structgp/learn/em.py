@@ -32,17 +32,18 @@ from .._types import double_precision
 from ..engines.base import Engine
 from ..engines.basis import Weights, columns, integrate, sites_of
 from ..engines.kalman import Kalman, parts_of
-from ..inputs import Inputs, Times
-from ..linalg import complete_data
-from ..linalg.chains import Chain
-from ..linalg.cholesky import lapack_threads
-from ..parameters import free_names, free_vector, learned_leaves, leaves, log_prior, with_free
-from ..posterior import Data, Model
+from ..inputs.layouts import Inputs, Times
+from ..inputs.observations import Data
+from ..linalg.dense.cholesky import lapack_threads
+from ..linalg.markov import complete_data
+from ..linalg.markov.chains import Chain
+from ..parameters.supports import Positive
+from ..parameters.tree import free_names, free_vector, learned_leaves, leaves, log_prior, with_free
+from ..posterior import Model
 from ..structure.approximate import approximated
 from ..structure.base import No
 from ..structure.dense import typical_variance
 from ..structure.state_space import Where, chain_of, harmonics_of
-from ..supports import Positive
 from .evidence import LOWEST
 from .initialise import candidates
 from .maximise import Learning, Progress, bounds_of, perturbed
@@ -67,10 +68,10 @@ class Closed(NamedTuple):
 class Expected(eqx.Module):
     """The path and the function at the places, as far as the data tell."""
 
-    theta: Float[Array, "P"]  # the parameters that they were found with
+    theta: Float[Array, " P"]  # the parameters that they were found with
     path: complete_data.Path
     mean: Float[Array, "N T"]  # of f with the basis functions, without the known mean
-    variance: Float[Array, "N"]
+    variance: Float[Array, " N"]
 
 
 class Problem(eqx.Module):
@@ -79,8 +80,8 @@ class Problem(eqx.Module):
     model: Model
     inputs: Times
     data: Data  # in the order of time
-    low: Float[Any, "P"]
-    high: Float[Any, "P"]
+    low: Float[Any, " P"]
+    high: Float[Any, " P"]
     closed: Closed = eqx.field(static=True)
     approximate: str | None = eqx.field(static=True)
 

@@ -14,10 +14,11 @@ from .._types import double_precision
 from ..engines.base import Engine
 from ..engines.basis import integrate, sites_of
 from ..engines.cholesky import Cholesky
-from ..inputs import Inputs
-from ..linalg.cholesky import HostSolution, solve_on_host
-from ..parameters import FreeMap, log_prior, with_free
-from ..posterior import Data, Model
+from ..inputs.layouts import Inputs
+from ..inputs.observations import Data
+from ..linalg.dense.cholesky import HostSolution, solve_on_host
+from ..parameters.tree import FreeMap, log_prior, with_free
+from ..posterior import Model
 from ..structure.dense import covariance, typical_variance
 
 LOWEST = -1e25  # stands for a density of zero, which a line search can step back from
@@ -36,7 +37,7 @@ class Objective:
         self._on_host = isinstance(engine, Cholesky) and jax.default_backend() == "cpu"
 
     @double_precision
-    def __call__(self, theta: Float[Any, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
+    def __call__(self, theta: Float[Any, " P"]) -> tuple[float, Float[np.ndarray, " P"]]:
         evaluate = self._by_lapack if self._on_host else self._by_autodiff
         value, gradient = jax.device_get(evaluate(np.asarray(theta)))
         if np.isfinite(value) and np.isfinite(gradient).all():

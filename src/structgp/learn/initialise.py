@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..inputs.observations import Data
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
 from ..kernels.independent import IndependentKernels
@@ -16,8 +17,8 @@ from ..kernels.nonstationary import Linear
 from ..kernels.stationary import ProductMatern, Radial
 from ..kernels.views import On, Project
 from ..means import ConstantMean, LinearMean, Mean
-from ..parameters import learned_leaves, named_values, with_values
-from ..posterior import Data, Model
+from ..parameters.tree import learned_leaves, named_values, with_values
+from ..posterior import Model
 
 SHARES = ((1.0, 0.1), (0.25, 0.1), (1.0, 0.5))  # factors on the lengthscales, and noise as a part of the variance of y
 

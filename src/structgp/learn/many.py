@@ -16,9 +16,10 @@ from jaxtyping import Array, Float
 
 from .._types import double_precision
 from ..engines.kalman import Kalman
-from ..inputs import Times
-from ..parameters import as_numpy, free_names, free_vector, log_prior, with_free
-from ..posterior import Data, Model
+from ..inputs.layouts import Times
+from ..inputs.observations import Data
+from ..parameters.tree import as_numpy, free_names, free_vector, log_prior, with_free
+from ..posterior import Model
 from ..structure.state_space import harmonics_of
 from .evidence import LOWEST, log_evidence
 from .initialise import candidates
@@ -84,13 +85,13 @@ class ManyObjective:
         self.count = sum(len(batch.index) for batch in batches)
 
     @double_precision
-    def __call__(self, thetas: Float[np.ndarray, "S P"]) -> tuple[Float[np.ndarray, "S"], Float[np.ndarray, "S P"]]:
+    def __call__(self, thetas: Float[np.ndarray, "S P"]) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, "S P"]]:
         values, gradients = self._evidences(thetas)
         prior, slope = (np.asarray(part) for part in _log_priors(thetas, self.model))
         return self._finite(values + prior, gradients + slope)
 
     @double_precision
-    def together(self, theta: Float[np.ndarray, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
+    def together(self, theta: Float[np.ndarray, " P"]) -> tuple[float, Float[np.ndarray, " P"]]:
         """The same when all series share θ."""
         values, gradients = self._evidences(np.broadcast_to(theta, (self.count, len(theta))))
         prior, slope = (np.asarray(part)[0] for part in _log_priors(theta[None], self.model))

@@ -17,10 +17,11 @@ import numpy as np
 from .._types import double_precision
 from ..background import Early
 from ..engines.cholesky import Cholesky
-from ..linalg.cholesky import lapack_threads
-from ..parameters import Leaf, free_bounds, free_names, free_vector, learned_leaves, with_free
-from ..posterior import Data, Model
-from ..supports import Orthonormal, Real
+from ..inputs.observations import Data
+from ..linalg.dense.cholesky import lapack_threads
+from ..parameters.supports import Orthonormal, Real
+from ..parameters.tree import Leaf, free_bounds, free_names, free_vector, learned_leaves, with_free
+from ..posterior import Model
 from .evidence import LOWEST, Objective
 from .initialise import candidates
 

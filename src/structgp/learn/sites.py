@@ -15,9 +15,10 @@ from .._types import double_precision
 from ..background import Early, compiling
 from ..engines.base import Engine
 from ..inference.base import CONVERGED, TOLERANCE, Found, Inference, Problem, find_sites, unknown
-from ..inputs import Inputs
-from ..parameters import log_prior, with_free
-from ..posterior import Data, Model
+from ..inputs.layouts import Inputs
+from ..inputs.observations import Data
+from ..parameters.tree import log_prior, with_free
+from ..posterior import Model
 from .evidence import LOWEST
 
 LEARNING = 1e-5  # tolerance in standard deviations of f; the gradient is off by as much, and a looser one ends at false optima
@@ -39,7 +40,7 @@ class SiteObjective:
         self._compiling: Early | None = None
 
     @double_precision
-    def __call__(self, theta: Float[Any, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
+    def __call__(self, theta: Float[Any, " P"]) -> tuple[float, Float[np.ndarray, " P"]]:
         arguments = self._arguments(theta)
         compiling = self._compiling or self.begin(theta)
         found = self._find(arguments, LEARNING)
@@ -50,7 +51,7 @@ class SiteObjective:
                 return float(found.log_evidence + prior), np.asarray(gradient)
         return LOWEST, np.zeros(len(theta))
 
-    def begin(self, theta: Float[Any, "P"]) -> Early:
+    def begin(self, theta: Float[Any, " P"]) -> Early:
         """Compile the gradient, beside the search, which is needed first: so its program is written before."""
         arguments = self._arguments(theta)
         search = (*arguments, self._cold(), LEARNING)
@@ -58,11 +59,11 @@ class SiteObjective:
         self._compiling = compiling(_gradient, theta, self.model, *arguments[1:], find_sites.eval_shape(*search))
         return self._compiling
 
-    def sites(self, theta: Float[Any, "P"]) -> Found:
+    def sites(self, theta: Float[Any, " P"]) -> Found:
         """The sites at θ, found to the end."""
         return self._find(self._arguments(theta), TOLERANCE)
 
-    def _arguments(self, theta: Float[Any, "P"]) -> tuple[Any, ...]:
+    def _arguments(self, theta: Float[Any, " P"]) -> tuple[Any, ...]:
         at = with_free(self.model, np.asarray(theta))
         return at, self._inputs, self._data, self.engine.specialised(at, self.inputs, self.data), self.inference
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from .._types import Numbers
 from ..linalg import quadrature
-from ..parameters import Parametrised
+from ..parameters.tree import Parametrised
 
 
 class Likelihood(Parametrised):

@@ -12,8 +12,8 @@ from scipy import special
 
 from .._types import Numbers
 from ..linalg import quadrature
-from ..parameters import parameter
-from ..supports import positive
+from ..parameters.supports import positive
+from ..parameters.tree import parameter
 from .base import Likelihood, first_few, numeric
 from .labels import SHOULDERS, check_link, expected_log_link, expected_log_logistic, log_averaged_link, log_link
 

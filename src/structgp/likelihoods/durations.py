@@ -18,8 +18,8 @@ from scipy import special
 
 from .._types import Numbers
 from ..linalg import quadrature
-from ..parameters import parameter
-from ..supports import interval, positive
+from ..parameters.supports import interval, positive
+from ..parameters.tree import parameter
 from .base import Likelihood, first_few, held, numeric
 from .counts import rate
 

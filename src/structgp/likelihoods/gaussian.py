@@ -9,8 +9,8 @@ import numpy as np
 from jax.scipy.special import ndtr, ndtri
 
 from .._types import Numbers
-from ..parameters import parameter
-from ..supports import nonnegative
+from ..parameters.supports import nonnegative
+from ..parameters.tree import parameter
 from .base import Likelihood
 
 

@@ -18,8 +18,8 @@ import numpy as np
 from .._types import Numbers
 from ..linalg import quadrature
 from ..linalg.normal import log_ndtr, tails
-from ..parameters import fixed, parameter
-from ..supports import increasing, interval, positive, real
+from ..parameters.supports import increasing, interval, positive, real
+from ..parameters.tree import fixed, parameter
 from .base import Likelihood, factor, first_few, held, is_one
 
 LINKS = ("probit", "logit")

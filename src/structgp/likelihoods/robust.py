@@ -19,8 +19,8 @@ from scipy import special
 from .._types import Numbers
 from ..linalg import quadrature
 from ..linalg.normal import log_ndtr, log_scaled_tail
-from ..parameters import parameter
-from ..supports import interval, positive
+from ..parameters.supports import interval, positive
+from ..parameters.tree import parameter
 from .base import Likelihood, factor, held, is_one
 from .gaussian import log_normal
 

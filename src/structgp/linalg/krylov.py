@@ -17,8 +17,8 @@ class Solved(NamedTuple):
 
     x: Float[Array, "*shape"]
     steps: Int[Array, ""]
-    lengths: Float[Array, "kept"]
-    turns: Float[Array, "kept"]
+    lengths: Float[Array, " kept"]
+    turns: Float[Array, " kept"]
 
 
 def conjugate_gradients(

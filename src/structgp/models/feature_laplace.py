@@ -25,7 +25,7 @@ HALVINGS = 12
 class Mode(NamedTuple):
     """Whitened weights at the mode, the log evidence there, and the factor of their posterior precision."""
 
-    weights: Float[Array, "F"]
+    weights: Float[Array, " F"]
     log_evidence: Float[Array, ""]
     factor: Float[Array, "F F"]
     steps: Any
@@ -43,7 +43,7 @@ class Problem(NamedTuple):
     likelihood: Likelihood
 
 
-def derivatives(problem: Problem, a: Float[Array, "F"]) -> tuple[Array, Array, Array]:
+def derivatives(problem: Problem, a: Float[Array, " F"]) -> tuple[Array, Array, Array]:
     """log p(y | f), its gradient in the weights, and Ψ W Ψᵀ, as sums over pieces of rows."""
     b = problem.unwhiten(a)
 
@@ -61,7 +61,7 @@ def derivatives(problem: Problem, a: Float[Array, "F"]) -> tuple[Array, Array, A
     return value, problem.whiten(gradient[:, None])[:, 0], problem.whiten(problem.whiten(H).T)
 
 
-def value(problem: Problem, a: Float[Array, "F"]) -> Float[Array, ""]:
+def value(problem: Problem, a: Float[Array, " F"]) -> Float[Array, ""]:
     """log p(y | f) − ½‖a‖² alone."""
     b = problem.unwhiten(a)
 
@@ -72,7 +72,7 @@ def value(problem: Problem, a: Float[Array, "F"]) -> Float[Array, ""]:
     return jax.lax.scan(add, jnp.zeros(()), (problem.pieces, problem.y, problem.counts))[0] - 0.5 * a @ a
 
 
-def find_mode(problem: Problem, start: Float[Array, "F"]) -> tuple[Float[Array, "F"], Array]:
+def find_mode(problem: Problem, start: Float[Array, " F"]) -> tuple[Float[Array, " F"], Array]:
     """Newton's method with halving of steps that do not climb."""
 
     def going_on(state: tuple) -> Array:
@@ -98,7 +98,7 @@ def find_mode(problem: Problem, start: Float[Array, "F"]) -> tuple[Float[Array, 
     return a, count
 
 
-def laplace(problem: Problem, held: Problem, start: Float[Array, "F"]) -> Mode:
+def laplace(problem: Problem, held: Problem, start: Float[Array, " F"]) -> Mode:
     """The approximation at the mode; `held` is the same problem with parameters that no derivative is taken of."""
     a, steps = find_mode(held, jax.lax.stop_gradient(start))
     a = jax.lax.stop_gradient(a)

@@ -22,22 +22,22 @@ from scipy.special import ndtri
 from .._types import Seed, double_precision, generator
 from ..engines.additive import INTERVALS
 from ..engines.additive_splines import reach
-from ..inputs import Inputs, as_inputs
+from ..inputs.layouts import Inputs, as_inputs
 from ..kernels.algebra import Kernel, Sum
 from ..kernels.stationary import HalfIntegerMatern, Matern52
 from ..learn.evidence import LOWEST
 from ..learn.maximise import Learning, climb
 from ..likelihoods.base import Likelihood
 from ..likelihoods.labels import Bernoulli
-from ..linalg import sines, splines
-from ..linalg.cholesky import lapack_threads
-from ..parameters import Parametrised, as_numpy, fixed, free_vector, log_prior, with_free
+from ..linalg.dense.cholesky import lapack_threads
+from ..linalg.features import sines, splines
+from ..parameters.tree import Parametrised, as_numpy, fixed, free_vector, log_prior, with_free
 from ..posterior import Prediction
 from ..structure.additive import lines_of
 from ..structure.base import No
 from .feature_laplace import Mode, Problem, laplace
-from .projection_pursuit_search import Family, Rung, Search, twice_akaike
-from .sine_model import Rows, SineModel, linearised, reaches
+from .pursuit.search import Family, Rung, Search, twice_akaike
+from .pursuit.sine_model import Rows, SineModel, linearised, reaches
 
 RUNGS = (3, 6, 12, 20)  # numbers of projections that are tried
 LEVEL = 9.0  # prior variance of the constant
@@ -72,7 +72,7 @@ class SplineLatent(Parametrised):
         phi = jnp.moveaxis(reach(self.basis, lines.t, lines.rate, lines.states), 0, -1).reshape(-1, len(x))
         return self._whitening()[0](jnp.concatenate([phi, jnp.full((1, len(x)), np.sqrt(LEVEL))]))
 
-    def left_out(self, psi: Float[Array, "F rows"]) -> Float[Array, "rows"]:
+    def left_out(self, psi: Float[Array, "F rows"]) -> Float[Array, " rows"]:
         """The variance of the lines that their features do not carry, which matters beyond the ends."""
         prior = jnp.sum(_lines(self.kernel, jnp.zeros((1, self.columns))).variance)
         return jnp.maximum(prior - jnp.sum(psi[:-1] ** 2, axis=0), 0.0)
@@ -92,7 +92,7 @@ class SplineLatent(Parametrised):
 class LearnedWaves(NamedTuple):
     """Functions of projections as they were learned: the intervals of the sines, and their weights."""
 
-    reach: Float[Any, "M"]
+    reach: Float[Any, " M"]
     weights: Float[Any, "k M"]
 
 
@@ -125,7 +125,7 @@ class SineLatent(Parametrised):
         k, M = self.functions.sines, self.functions.projections
         return LearnedWaves(L, (self._scale(L) * mode.weights)[: k * M].reshape(k, M))
 
-    def left_out(self, psi: Float[Array, "F rows"]) -> Float[Array, "rows"]:
+    def left_out(self, psi: Float[Array, "F rows"]) -> Float[Array, " rows"]:
         """Nothing: the functions are what their sines make of them."""
         return jnp.zeros(psi.shape[1])
 
@@ -170,7 +170,7 @@ def _value_and_gradient(theta: Any, model: Any, pieces: Any, rows: Rows, start: 
     return mode.log_evidence + log_prior(at), jax.lax.stop_gradient(mode.weights)
 
 
-def approximation(model: Any, pieces: Any, rows: Rows, start: Float[Array, "F"]) -> Mode:
+def approximation(model: Any, pieces: Any, rows: Rows, start: Float[Array, " F"]) -> Mode:
     """Laplace's approximation of a latent model given rows."""
     held = jax.lax.stop_gradient(model)
     return laplace(model.problem(pieces, rows), held.problem(pieces, rows), start)

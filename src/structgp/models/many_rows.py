@@ -16,14 +16,14 @@ from ..engines.additive import AdditiveEngine
 from ..engines.base import Cost
 from ..engines.cholesky import Cholesky
 from ..engines.plan import Offer, Plan, units
-from ..inputs import as_inputs
+from ..inputs.layouts import as_inputs
 from ..kernels.stationary import Matern52
 from ..likelihoods.labels import Bernoulli
-from .additive import AdditiveGP
+from .additive.model import AdditiveGP
 from .labels import AdditiveLabels, ProjectionPursuitLabels
 from .one_against_rest import OneAgainstRest
-from .projection_pursuit import ProjectionPursuitGP
-from .projection_pursuit_search import schwarz, twice_akaike
+from .pursuit.model import ProjectionPursuitGP
+from .pursuit.search import schwarz, twice_akaike
 
 STRUCTURES = ("additive", "projection-pursuit")
 DENSE_ROWS, LABEL_ROWS = 3000, 1500  # up to so many rows, of numbers and of labels, a dense matrix is taken without being asked

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..inputs import Inputs
+from ..inputs.layouts import Inputs
 from ..kernels.algebra import Kernel, Scaled, Sum
 from ..kernels.stationary import HalfIntegerMatern
 from ..kernels.views import On, Project
@@ -26,7 +26,7 @@ MOST_STATES = 4  # beyond Matérn 7/2 the splines of so high a degree lose their
 class Line(NamedTuple):
     """A Matérn process with `states` states along one line through the inputs."""
 
-    t: Float[Array, "N"]
+    t: Float[Array, " N"]
     rate: Float[Array, ""]
     variance: Float[Array, ""]
     states: int
@@ -36,8 +36,8 @@ class Lines(NamedTuple):
     """The places, rates and variances of all terms, side by side."""
 
     t: Float[Array, "N L"]
-    rate: Float[Array, "L"]
-    variance: Float[Array, "L"]
+    rate: Float[Array, " L"]
+    variance: Float[Array, " L"]
     states: int
 
 
@@ -48,8 +48,8 @@ class Additive(Structure):
     t: Float[Array, "N L"]
     order: Int[Array, "N L"]
     rank: Int[Array, "N L"]
-    rate: Float[Array, "L"]
-    variance: Float[Array, "L"]
+    rate: Float[Array, " L"]
+    variance: Float[Array, " L"]
     states: int = eqx.field(static=True)
 
     def sorted(self, values: Float[Array, "N C"]) -> Float[Array, "N L C"]:

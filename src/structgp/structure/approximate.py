@@ -27,10 +27,10 @@ from ..kernels.algebra import Kernel, Product, Scaled, Sum, one_coordinate
 from ..kernels.changepoint import ChangePoint
 from ..kernels.stationary import Matern, RationalQuadratic, SquaredExponential, matern_profile
 from ..kernels.views import On, Project, Warp
-from ..linalg import rational_sde
-from ..linalg.chains import Chain
-from ..parameters import parameter
-from ..supports import positive
+from ..linalg.markov import rational_sde
+from ..linalg.markov.chains import Chain
+from ..parameters.supports import positive
+from ..parameters.tree import parameter
 from .derivatives import Smooth, smoothness
 from .state_space import Where, chain_of
 

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..inputs import Inputs
+from ..inputs.layouts import Inputs
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
 from ..kernels.nonstationary import Linear, Polynomial
@@ -106,7 +106,7 @@ def _(kernel: Polynomial, X: Points, Z: Points) -> Covariance:
     return kernel.variance * (X @ Z.T + kernel.offset) ** kernel.degree
 
 
-def variances(kernel: Kernel, X: Points) -> Float[Array, "N"]:
+def variances(kernel: Kernel, X: Points) -> Float[Array, " N"]:
     """k(x, x) for all rows of X."""
     return jax.vmap(lambda x: kernel.between(x, x))(X)
 

@@ -26,7 +26,7 @@ from ..kernels.nonstationary import ArcSine, Constant, IntegratedWiener, Linear,
 from ..kernels.oscillating import Cosine, DampedOscillator, Periodic, SpectralMixture
 from ..kernels.stationary import HalfIntegerMatern, ProductMatern, RationalQuadratic, Sinc, SquaredExponential
 from ..kernels.views import On, Project, Warp
-from ..linalg.chains import Chain
+from ..linalg.markov.chains import Chain
 
 Smooth = tuple[float, Kernel]  # how many derivatives, and the term that has no more
 
@@ -115,13 +115,13 @@ def derivative_covariance(
     return jax.vmap(lambda x: jax.vmap(lambda z: along(lambda x: kernel.between(x, z), dim, order)(x))(Z))(X)
 
 
-def derivative_variances(kernel: Kernel, X: Float[Array, "M D"], dim: int, order: int) -> Float[Array, "M"]:
+def derivative_variances(kernel: Kernel, X: Float[Array, "M D"], dim: int, order: int) -> Float[Array, " M"]:
     """Var f^(order)(x) for all rows of X."""
     between = lambda x, z: along(lambda x: kernel.between(x, z), dim, order)(x)
     return jax.vmap(lambda x: along(lambda z: between(x, z), dim, order)(x))(X)
 
 
-def derivative_rows(chain: Chain, part: int | None, t: Float[Array, "M"], order: int) -> Float[Array, "M D"]:
+def derivative_rows(chain: Chain, part: int | None, t: Float[Array, " M"], order: int) -> Float[Array, "M D"]:
     """The row that reads f^(order), or that of one part of a sum, out of the chain's own state at each place."""
     F = chain.generator()
     F = jnp.where(jnp.isfinite(F), F, 0.0)  # white noise in another part of the sum

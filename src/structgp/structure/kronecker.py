@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._types import library
-from ..inputs import Grid, Inputs
+from ..inputs.layouts import Grid, Inputs
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.metrics import Metric
 from ..kernels.nonstationary import Constant, White
@@ -43,7 +43,7 @@ class Kronecker(Structure):
     kernel: Kernel
     factors: tuple[Kernel, ...]
     places: tuple[Float[Array, "G D"], ...]
-    cells: Int[Array, "N"] | None  # flat index of each row, None: all cells in order
+    cells: Int[Array, " N"] | None  # flat index of each row, None: all cells in order
     groups: tuple[tuple[int, ...], ...] = eqx.field(static=True)  # the columns that each factor sees
     shape: tuple[int, ...] = eqx.field(static=True)  # the caller's axes
 
@@ -56,13 +56,13 @@ class Kronecker(Structure):
         """K_d, the covariance of each factor among its places."""
         return tuple(covariance(k, P, P) for k, P in zip(self.factors, self.places, strict=True))
 
-    def to_grid(self, values: Float[Array, "N C"]) -> Float[Array, "C *sizes"]:
+    def to_grid(self, values: Float[Array, "N C"]) -> Float[Array, " C *sizes"]:
         """Columns in the caller's order as arrays over the grid, zero where there is no row."""
         full = values if self.cells is None else jnp.zeros((math.prod(self.shape), values.shape[1])).at[self.cells].set(values)
         turned = jnp.transpose(full.T.reshape(-1, *self.shape), (0, *(1 + d for d in self._order)))
         return turned.reshape(-1, *self.sizes)
 
-    def from_grid(self, X: Float[Array, "C *sizes"]) -> Float[Array, "N C"]:
+    def from_grid(self, X: Float[Array, " C *sizes"]) -> Float[Array, "N C"]:
         """Arrays over the grid as columns in the caller's order."""
         turned = X.reshape(-1, *(self.shape[d] for d in self._order))
         back = jnp.transpose(turned, (0, *(1 + int(d) for d in np.argsort(self._order))))
@@ -73,11 +73,11 @@ class Kronecker(Structure):
         """The covariance of all factors but one, written out."""
         return functools.reduce(jnp.kron, [K for e, K in enumerate(self.matrices()) if e != d], jnp.ones((1, 1)))
 
-    def along(self, X: Float[Array, "C *sizes"], d: int) -> Float[Array, "C G S"]:
+    def along(self, X: Float[Array, " C *sizes"], d: int) -> Float[Array, "C G S"]:
         """Arrays over the grid as tables: the places of one factor by those of all others."""
         return jnp.moveaxis(X, 1 + d, 1).reshape(len(X), self.sizes[d], -1)
 
-    def across(self, table: Float[Array, "C G S"], d: int) -> Float[Array, "C *sizes"]:
+    def across(self, table: Float[Array, "C G S"], d: int) -> Float[Array, " C *sizes"]:
         """Such tables as arrays over the grid again."""
         others = [G for e, G in enumerate(self.sizes) if e != d]
         return jnp.moveaxis(table.reshape(len(table), self.sizes[d], *others), 1, 1 + d)
@@ -87,7 +87,7 @@ class Kronecker(Structure):
         parts = zip(self.factors, self.groups, self.places, strict=True)
         return [covariance(k, X[:, list(group)], P) for k, group, P in parts]
 
-    def prior_variances(self) -> list[Float[Array, "G"]]:
+    def prior_variances(self) -> list[Float[Array, " G"]]:
         """The variance of each factor at its places."""
         return [variances(k, P) for k, P in zip(self.factors, self.places, strict=True)]
 

@@ -6,9 +6,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from ..inputs import Grid, Inputs
+from ..inputs.layouts import Grid, Inputs
 from ..kernels.algebra import Kernel
-from ..linalg import chains
+from ..linalg.markov import chains
 from .base import No, Structure
 from .kronecker import Kronecker, all_factors, kronecker
 from .state_space import Where, chain_of
@@ -19,8 +19,8 @@ class SpaceTime(Structure):
 
     grid: Kronecker
     chain: chains.Chain
-    t: Float[Array, "T"]  # ascending
-    order: Int[Array, "T"]  # t = the axis[order]
+    t: Float[Array, " T"]  # ascending
+    order: Int[Array, " T"]  # t = the axis[order]
     time: int = eqx.field(static=True)  # which factor runs along time
 
     @property
@@ -28,7 +28,7 @@ class SpaceTime(Structure):
         """The kernel of the process."""
         return self.grid.kernel
 
-    def gaps(self) -> Float[Array, "T"]:
+    def gaps(self) -> Float[Array, " T"]:
         """The distance of each time from the one before; the first has none."""
         return jnp.diff(self.t, prepend=self.t[:1])
 
@@ -36,7 +36,7 @@ class SpaceTime(Structure):
         """The covariance over all that is not time."""
         return self.grid.others(self.time)
 
-    def spread(self, X: Float[Array, "C *sizes"]) -> Float[Array, "C T S"]:
+    def spread(self, X: Float[Array, " C *sizes"]) -> Float[Array, "C T S"]:
         """Arrays over the grid as tables: times, in order, by places."""
         return self.grid.along(X, self.time)[:, self.order]
 

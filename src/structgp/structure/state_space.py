@@ -18,15 +18,15 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._types import is_traced
-from ..inputs import Inputs, Times
+from ..inputs.layouts import Inputs, Times
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
 from ..kernels.nonstationary import Constant, IntegratedWiener, Linear, Spline, White, Wiener
 from ..kernels.oscillating import Cosine, DampedOscillator, Periodic
 from ..kernels.stationary import HalfIntegerMatern, ProductMatern, SquaredExponential
 from ..kernels.views import On, Project
-from ..linalg import chains
-from ..linalg.oscillator import Oscillator
+from ..linalg.markov import chains
+from ..linalg.markov.oscillator import Oscillator
 from .base import No, Structure
 
 HARMONICS_ERROR = 1e-12  # largest error of a periodic covariance, in units of its variance
@@ -46,9 +46,9 @@ class StateSpace(Structure):
 
     kernel: Kernel
     chain: chains.Chain
-    t: Float[Array, "N"]
-    order: Int[Array, "N"]
-    rank: Int[Array, "N"]
+    t: Float[Array, " N"]
+    order: Int[Array, " N"]
+    rank: Int[Array, " N"]
     regular: bool = eqx.field(static=True)
     harmonics: int = eqx.field(static=True)
     in_order: bool = eqx.field(static=True)
@@ -61,7 +61,7 @@ class StateSpace(Structure):
         """Rows in the order of time, put in the caller's order."""
         return values if self.in_order else values[self.rank]
 
-    def gaps(self) -> Float[Array, "N"]:
+    def gaps(self) -> Float[Array, " N"]:
         """The distance of each place from the one before; the first has none."""
         return jnp.diff(self.t, prepend=self.t[:1])
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..inputs import Inputs, Times
+from ..inputs.layouts import Inputs, Times
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.nonstationary import Constant, White
 from ..kernels.oscillating import Cosine, DampedOscillator, Periodic, SpectralMixture
@@ -26,17 +26,17 @@ class Toeplitz(Structure):
     """A stationary process at evenly spaced times."""
 
     kernel: Kernel
-    t: Float[Array, "N"]
-    order: Int[Array, "N"]
-    rank: Int[Array, "N"]
+    t: Float[Array, " N"]
+    order: Int[Array, " N"]
+    rank: Int[Array, " N"]
     in_order: bool = eqx.field(static=True)
 
-    def lags(self, count: int) -> Float[Array, "count"]:
+    def lags(self, count: int) -> Float[Array, " count"]:
         """The covariance at lags of 0, 1, 2, … steps."""
         step = (self.t[-1] - self.t[0]) / (len(self.t) - 1)
         return covariance(self.kernel, jnp.zeros((1, 1)), step * jnp.arange(count)[:, None])[0]
 
-    def numbers(self, X: Float[Array, "M D"]) -> Int[Array, "M"]:
+    def numbers(self, X: Float[Array, "M D"]) -> Int[Array, " M"]:
         """Which of the times each of these is."""
         step = (self.t[-1] - self.t[0]) / (len(self.t) - 1)
         return jnp.clip(jnp.round((X[:, 0] - self.t[0]) / step).astype(int), 0, len(self.t) - 1)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..inputs import Grid, Inputs, evenly_spaced
+from ..inputs.layouts import Grid, Inputs, evenly_spaced
 from ..kernels.algebra import Kernel
 from .base import No, Structure
 from .kronecker import Kronecker, all_factors, kronecker
@@ -26,11 +26,11 @@ class ToeplitzGrid(Structure):
         """The kernel of the process."""
         return self.grid.kernel
 
-    def tables(self, X: Float[Array, "C *sizes"]) -> Float[Array, "C T S"]:
+    def tables(self, X: Float[Array, " C *sizes"]) -> Float[Array, "C T S"]:
         """Arrays over the grid as tables: steps along the line, in order, by the places of all other factors."""
         return self.grid.along(X, self.axis)[:, self.line.order]
 
-    def arrays(self, tables: Float[Array, "C T S"]) -> Float[Array, "C *sizes"]:
+    def arrays(self, tables: Float[Array, "C T S"]) -> Float[Array, " C *sizes"]:
         """Such tables as arrays over the grid again."""
         return self.grid.across(tables[:, self.line.rank], self.axis)
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..._types import Numbers, as_float
-from ...parameters import learned_leaves, parameter, with_free, with_values
+from ...parameters.tree import learned_leaves, parameter, with_free, with_values
 from .predictive import Mixed, Predictive
 from .segments import Recursive, SegmentModel
 
@@ -94,8 +94,8 @@ class AveragedSegment(SegmentModel):
 class Sampled(eqx.Module):
     """The newest observations, how many places of them belong to each slot, and samples of parameters with their states."""
 
-    times: Float[Array, "R"]
-    values: Float[Array, "R"]
+    times: Float[Array, " R"]
+    values: Float[Array, " R"]
     depth: Any
     theta: Float[Array, "K S P"]
     states: Any

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._types import Numbers
-from ...parameters import parameter
-from ...supports import positive, real
+from ...parameters.supports import positive, real
+from ...parameters.tree import parameter
 from .predictive import MultivariateTs, NegativeBinomials, Predictive, StudentTs
 from .segments import Recursive
 

@@ -32,9 +32,9 @@ CHUNK = 64  # points between which the gradient keeps a whole belief
 class Belief(eqx.Module):
     """What is known after `count` points, the last at `time`: in each slot the start of a segment, and its log mass."""
 
-    start: Int[Array, "K"]
-    log_mass: Float[Array, "K"]
-    log_last: Float[Array, "K"]  # of the segment that the last point belongs to, before it may have ended
+    start: Int[Array, " K"]
+    log_mass: Float[Array, " K"]
+    log_last: Float[Array, " K"]  # of the segment that the last point belongs to, before it may have ended
     memory: Any
     count: Int[Array, ""]
     time: Float[Array, ""]

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._types import Numbers, as_callable
-from ...parameters import Annotated, Parametrised, parameter
-from ...supports import real, unit_interval
+from ...parameters.supports import real, unit_interval
+from ...parameters.tree import Annotated, Parametrised, parameter
 
 
 class Hazard(Parametrised):

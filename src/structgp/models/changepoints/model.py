@@ -15,7 +15,7 @@ import numpy as np
 from ..._types import Seed, double_precision
 from ...learn.evidence import LOWEST
 from ...learn.maximise import Learning, climb
-from ...parameters import Parametrised, as_numpy, free_vector, log_prior, with_free
+from ...parameters.tree import Parametrised, as_numpy, free_vector, log_prior, with_free
 from .filter import CHUNK, Step, first_belief, follow, log_evidence
 from .hazards import Hazard, as_hazard
 from .posterior import ChangePointPosterior

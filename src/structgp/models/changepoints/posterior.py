@@ -10,8 +10,8 @@ import numpy as np
 
 from ..._types import Seed, double_precision, generator
 from ...learn.maximise import Learning
-from ...linalg import segmentations
-from ...linalg.segmentations import Trail
+from ...linalg.filters import segmentations
+from ...linalg.filters.segmentations import Trail
 from .filter import Belief, Step, Trace
 from .stream import ChangePointStream
 

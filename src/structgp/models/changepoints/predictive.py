@@ -207,7 +207,7 @@ class Joint(Predictive):
 class Mixed(Predictive):
     """A mixture along the first axis of a family, with these log weights (which sum to one)."""
 
-    log_weight: Float[Array, "K *batch"]
+    log_weight: Float[Array, " K *batch"]
     parts: Predictive
 
     @property

@@ -17,17 +17,18 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..._types import Numbers, is_traced
-from ...gp import GP
 from ...likelihoods.gaussian import Gaussian
-from ...linalg import kalman, newest_first
-from ...linalg.chain_algebra import observed_first
-from ...linalg.chain_base import Chain
-from ...linalg.newest_first import Whitened
+from ...linalg.dense import newest_first
+from ...linalg.dense.newest_first import Whitened
+from ...linalg.filters import kalman
+from ...linalg.markov.chain_algebra import observed_first
+from ...linalg.markov.chain_base import Chain
 from ...linalg.small import form_of
-from ...parameters import Parametrised, named_values, parameter
+from ...parameters.supports import positive
+from ...parameters.tree import Parametrised, named_values, parameter
+from ...process.gp import GP
 from ...structure.base import No
 from ...structure.state_space import BUCKETS, Where, chain_of, harmonics_of
-from ...supports import positive
 from .predictive import Normals, Predictive, StudentTs
 from .segments import Recursive, SegmentModel
 
@@ -164,9 +165,9 @@ class MarkovSegment(Recursive):
 class Shared(eqx.Module):
     """The newest points as all segments see them, how many of them belong to each, and what is known of their scales."""
 
-    times: Float[Array, "R"]
+    times: Float[Array, " R"]
     points: Whitened
-    depth: Int[Array, "K"]
+    depth: Int[Array, " K"]
     scale: Any
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...inputs import read_numbers
+from ...inputs.reading import read_numbers
 from .segments import SegmentModel
 
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._types import Numbers, as_float, is_traced
-from ...parameters import Parametrised
+from ...parameters.tree import Parametrised
 from .predictive import Joint, Predictive
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._types import double_precision
-from ...parameters import as_numpy
+from ...parameters.tree import as_numpy
 from .filter import Belief, first_belief, follow, gap_to
 from .hazards import Hazard
 from .predictive import Forecast, Mixed
@@ -129,7 +129,7 @@ class ChangePointStream:
 
     def save(self, path: Any) -> None:
         """Write the stream to one file; `structgp.load` reads it and goes on from there."""
-        from ...io import save
+        from ...files import save
 
         save(self, path)
 

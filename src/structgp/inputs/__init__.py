@@ -1,0 +1,1 @@
+"""Where we look and what was observed there, read once at the door."""

@@ -1,0 +1,194 @@
+"""Where we look: inputs whose type says what is known about their layout.
+
+`as_inputs` reads an array or a table once, at the door. What it learns is in the type it returns (`Times` are sorted, a
+`Grid` has axes), and nobody checks again.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from .._types import is_traced, library
+from .reading import read_table
+
+
+class Inputs(eqx.Module):
+    """N places, each with D coordinates, in the caller's order."""
+
+    @property
+    @abc.abstractmethod
+    def points(self) -> Float[Any, "N D"]:
+        """The coordinates as a table, one row for each place."""
+
+    def __len__(self) -> int:
+        return self.points.shape[0]
+
+    @property
+    def dimension(self) -> int:
+        """D, the number of coordinates."""
+        return self.points.shape[1]
+
+
+class Points(Inputs):
+    """Places without a known layout."""
+
+    X: Float[Any, "N D"] = eqx.field(converter=lambda X: X if isinstance(X, jax.Array) else read_table(X, "X", True)[0])
+
+    @property
+    def points(self) -> Float[Any, "N D"]:
+        return self.X
+
+    def __repr__(self) -> str:
+        return f"Points({len(self)} × {self.dimension})"
+
+
+class Times(Inputs):
+    """Places on a line: sorted, with the order that leads back, and whether they are evenly spaced."""
+
+    t: Float[Any, " N"]  # ascending
+    order: Int[Any, " N"]  # t = caller's values[order]
+    rank: Int[Any, " N"]  # caller's values = t[rank]
+    regular: bool = eqx.field(static=True, default=False)
+    in_order: bool = eqx.field(static=True, default=False)  # the caller's rows were sorted already
+
+    @property
+    def points(self) -> Float[Any, "N D"]:
+        return (self.t if self.in_order else self.t[self.rank])[:, None]
+
+    def __len__(self) -> int:
+        return self.t.shape[0]
+
+    def __repr__(self) -> str:
+        return f"Times({len(self)}{', regular' if self.regular else ''})"
+
+
+class Grid(Inputs):
+    """The cells of a Cartesian grid: all of them, or those that are present, in the caller's order.
+
+    >>> Grid([0.0, 1.0], [10.0, 20.0, 30.0])
+    Grid(2 × 3)
+    >>> Grid.from_points([[1.0, 20.0], [0.0, 10.0], [0.0, 30.0]])
+    Grid(2 × 3, 3 of 6 cells present)
+    """
+
+    axes: tuple[Float[Any, " G"], ...]
+    cells: Int[Any, " N"] | None  # flat index of each row, None: all cells, last axis fastest
+    shape: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, *axes: Any, cells: Any = None) -> None:
+        if not axes:
+            raise ValueError("Grid needs at least one axis, as in Grid([0, 1, 2], [0.0, 0.5])")
+        self.axes = tuple(_axis(axis, i) for i, axis in enumerate(axes))
+        self.shape = tuple(len(axis) for axis in self.axes)
+        self.cells = None if cells is None else _cells(cells, int(np.prod(self.shape)))
+
+    @classmethod
+    def from_points(cls, X: Any) -> Grid:
+        """The grid spanned by the distinct values of each column of a table of points in any order, holes allowed."""
+        X, _ = read_table(X, "X")
+        axes, where = zip(*(np.unique(column, return_inverse=True) for column in X.T), strict=True)
+        shape = tuple(len(axis) for axis in axes)
+        cells = np.asarray(np.ravel_multi_index(where, shape))
+        if len(np.unique(cells)) < len(cells):
+            raise ValueError(
+                f"{len(cells) - len(np.unique(cells))} rows repeat a cell of the grid: "
+                "average them first, or pass the points as they are"
+            )
+        complete = len(cells) == np.prod(shape) and np.array_equal(cells, np.arange(len(cells)))
+        return cls(*axes, cells=None if complete else cells)
+
+    @classmethod
+    def from_array(cls, array: Any, *axes: Any) -> Grid:
+        """The grid of an array over it: from its own coordinates (xarray and the like), from axes, or else counted from 0."""
+        shape, names = np.shape(array), getattr(array, "dims", ())
+        if not axes and hasattr(array, "coords"):
+            known = array.coords
+            axes = tuple(known[name] if name in known else np.arange(n) for name, n in zip(names, shape, strict=True))
+        axes = axes or tuple(np.arange(n) for n in shape)
+        if tuple(map(len, axes)) != shape:
+            raise ValueError(f"an array of shape {shape} needs axes of these lengths, got {tuple(map(len, axes))}")
+        return cls(*(np.asarray(axis) for axis in axes))
+
+    @property
+    def points(self) -> Float[Any, "N D"]:
+        if self.cells is None:
+            xp = library(self.axes[0])
+            return xp.stack([xp.ravel(mesh) for mesh in xp.meshgrid(*self.axes, indexing="ij")], axis=1)
+        strides = np.append(np.cumprod(self.shape[:0:-1])[::-1], 1).astype(int)
+        columns = [axis[self.cells // stride % size] for axis, stride, size in zip(self.axes, strides, self.shape, strict=True)]
+        return library(columns[0]).stack(columns, axis=1)
+
+    @property
+    def dimension(self) -> int:
+        return len(self.axes)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every cell is present."""
+        return self.cells is None or len(self.cells) == np.prod(self.shape)
+
+    def __len__(self) -> int:
+        return int(np.prod(self.shape)) if self.cells is None else len(self.cells)
+
+    def __repr__(self) -> str:
+        sizes = " × ".join(map(str, self.shape))
+        return f"Grid({sizes})" if self.complete else f"Grid({sizes}, {len(self)} of {np.prod(self.shape)} cells present)"
+
+
+def as_inputs(X: Any, name: str = "X", allow_empty: bool = False) -> Inputs:
+    """Read inputs: an array (N,) or (N, D), a table, or `Inputs`, which pass through.
+
+    >>> as_inputs([3.0, 1.0, 2.0])
+    Times(3, regular)
+    >>> as_inputs([[0.0, 1.0], [2.0, 3.0]])
+    Points(2 × 2)
+    """
+    if isinstance(X, Inputs):
+        return X
+    if is_traced(X):
+        return Points(X if X.ndim == 2 else X[:, None])
+    table, _ = read_table(X, name, allow_empty)
+    return as_times(table[:, 0]) if table.shape[1] == 1 and len(table) else Points(table)
+
+
+def as_times(values: Float[np.ndarray, " N"]) -> Times:
+    """Sort places on a line and see whether they are evenly spaced, to within rounding of the values themselves."""
+    order = np.argsort(values, kind="stable")
+    t = values[order]
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return Times(t, order, rank, evenly_spaced(t), bool(np.all(order[1:] > order[:-1])))
+
+
+def evenly_spaced(t: Float[np.ndarray, " N"]) -> bool:
+    """Whether ascending values have equal gaps."""
+    gaps = np.diff(t)
+    tolerance = 4 * np.finfo(float).eps * np.abs(t).max()
+    return len(t) > 1 and bool(gaps.min() > 0 and np.ptp(gaps) <= tolerance + 1e-12 * gaps.mean())
+
+
+def duplicates(inputs: Inputs) -> int:
+    """How many rows repeat an earlier one."""
+    return len(inputs) - len(np.unique(np.asarray(inputs.points), axis=0))
+
+
+def _cells(cells: Any, count: int) -> np.ndarray:
+    flat = np.asarray(cells, dtype=np.intp)
+    if flat.ndim != 1 or ((flat < 0) | (flat >= count)).any() or len(np.unique(flat)) < len(flat):
+        raise ValueError(f"cells must be distinct flat indices into the {count} cells of the grid, from 0 to {count - 1}")
+    return flat
+
+
+def _axis(values: Any, i: int) -> np.ndarray:
+    axis, _ = read_table(values, f"axis {i} of the grid")
+    if axis.shape[1] != 1:
+        raise ValueError(f"axis {i} of the grid must be one column of values, got shape {axis.shape}")
+    if len(np.unique(axis)) < len(axis):
+        raise ValueError(f"axis {i} of the grid repeats a value: each coordinate may stand on it once")
+    return axis[:, 0]

@@ -1,0 +1,124 @@
+"""Observations at the door: y, known noise, extra numbers and weights as checked arrays, every problem with one message."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Bool, Float
+
+from ..likelihoods.base import Likelihood
+from ..likelihoods.gaussian import Gaussian
+from .layouts import Grid, Inputs
+from .reading import describe_bad, few, read_numbers
+
+
+class Data(eqx.Module):
+    """Observations: T targets at N places, the known part of their noise variances, and which of them were seen."""
+
+    y: Float[Any, "N T"]
+    noise: Float[Any, " N"]
+    seen: Bool[Any, " N"]
+    flat: bool = eqx.field(static=True, default=True)  # y came as a vector, so answers are vectors
+    extra: Float[Any, " N"] | None = None  # what the likelihood wants to know besides: exposure, trials, censoring
+    weight: Float[Any, " N"] | None = None  # how often each observation counts: its likelihood to this power
+    gridded: bool = eqx.field(static=True, default=False)  # y came as an array over a grid, so answers on whole grids do too
+
+
+def read_observations(
+    likelihood: Likelihood, y: Any, noise: Any, missing: str, inputs: Inputs, extra: Any = None, weights: Any = None
+) -> Data:
+    """Observations as checked arrays; every problem gets one message that says what to do."""
+    if missing not in ("error", "infer"):
+        raise ValueError(f"missing must be 'error' or 'infer', got {missing!r}")
+    values, _ = read_numbers(y, "y")
+    if isinstance(inputs, Grid) and inputs.cells is None and values.ndim > 1 and values.shape == inputs.shape:
+        noise, extra, weights = (part if np.ndim(part) < 2 else np.ravel(part) for part in (noise, extra, weights))
+        return dataclasses.replace(
+            read_observations(likelihood, values.ravel(), noise, missing, inputs, extra, weights), gridded=True
+        )
+    if values.ndim > 2 or len(values) != len(inputs):
+        raise ValueError(
+            f"y must have one value (or one row of targets) for each of the {len(inputs)} rows of X, got shape {values.shape}"
+        )
+    table = values.reshape(len(values), -1)
+    if table.shape[1] == 0:
+        raise ValueError("y has no columns: at least one target is needed")
+    if np.isinf(table).any():
+        raise ValueError(
+            f"y has {describe_bad(np.where(np.isinf(table), table, 0))} "
+            f"(rows {few(np.unique(np.nonzero(np.isinf(table))[0]))}): drop or replace these values"
+        )
+    gone = np.isnan(table)
+    if gone.any() and missing == "error":
+        raise ValueError(
+            f"y has {int(gone.sum())} NaN (rows {few(np.unique(np.nonzero(gone)[0]))}): drop them, "
+            "or pass missing='infer' to treat them as unobserved"
+        )
+    if (gone.any(axis=1) != gone.all(axis=1)).any():
+        raise ValueError("the targets are missing in different rows: fit them one at a time")
+    seen = ~gone[:, 0]
+    known = _read_noise(noise, len(inputs))
+    if isinstance(likelihood, Gaussian):
+        if extra is not None:
+            raise ValueError("Gaussian observations have no extra: known noise variances go to noise=")
+        weight = _read_weights(weights, len(inputs))
+        return Data(np.where(seen[:, None], table, 0.0), known, seen, values.ndim == 1, None, weight)
+    return _for_likelihood(likelihood, table, known, seen, values.ndim == 1, extra, weights)
+
+
+def _for_likelihood(
+    likelihood: Likelihood, table: np.ndarray, noise: np.ndarray, seen: np.ndarray, flat: bool, extra: Any, weights: Any
+) -> Data:
+    """Observations that are not Gaussian, as their likelihood wants them."""
+    name = type(likelihood).__name__
+    if table.shape[1] > 1:
+        raise ValueError(f"{name} takes one target, got {table.shape[1]}: fit them one at a time")
+    if noise.any():
+        raise ValueError(f"noise variances are for Gaussian observations, not for {name}: leave them out")
+    if not seen.any():
+        raise ValueError("y has no observed value: at least one is needed")
+    more = None
+    if extra is not None:
+        if likelihood.extra_name is None:
+            raise ValueError(f"{name} wants nothing to be known besides y: leave out extra")
+        more, _ = read_numbers(np.atleast_1d(extra), likelihood.extra_name)
+        if more.shape not in ((1,), (len(seen),)):
+            raise ValueError(
+                f"{likelihood.extra_name} must be one number, or one for each of the {len(seen)} observations, "
+                f"got shape {more.shape}"
+            )
+        more = np.broadcast_to(more, seen.shape).copy()
+    y = likelihood.check(np.where(seen, table[:, 0], np.nan), more)
+    y = np.where(seen, y, y[np.argmax(seen)])  # an unseen value is never looked at, but must be one that could be seen
+    return Data(y[:, None], noise, seen, flat, more, _read_weights(weights, len(seen)))
+
+
+def joined(old: np.ndarray | None, new: np.ndarray | None, before: int, after: int) -> np.ndarray | None:
+    """Numbers for the old and the new observations; 1 for those that came without."""
+    if old is None and new is None:
+        return None
+    parts = [np.ones(count) if part is None else part for part, count in ((old, before), (new, after))]
+    return np.concatenate(parts)
+
+
+def _read_weights(weights: Any, count: int) -> np.ndarray | None:
+    if weights is None:
+        return None
+    values, _ = read_numbers(weights, "weights")
+    if values.shape != (count,) or not np.isfinite(values).all() or (values < 0).any() or not values.any():
+        raise ValueError(f"weights must be {count} finite numbers, none of them negative and not all 0, got {values}")
+    return values
+
+
+def _read_noise(noise: Any, count: int) -> np.ndarray:
+    if noise is None:
+        return np.zeros(count)
+    known, _ = read_numbers(np.atleast_1d(noise), "noise")
+    if known.shape not in ((1,), (count,)):
+        raise ValueError(f"noise must be one variance, or one for each of the {count} observations, got shape {known.shape}")
+    if not np.isfinite(known).all() or (known < 0).any():
+        raise ValueError("noise must hold variances: finite and not negative")
+    return np.broadcast_to(known, (count,)).copy()

@@ -1,0 +1,110 @@
+"""Numbers from arrays and data frames, every problem with one message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+
+def read_table(X: Any, name: str = "X", allow_empty: bool = False) -> tuple[Float[np.ndarray, "N D"], list[str] | None]:
+    """A table of finite numbers and its column names, if it has any; anything else gets one clear message."""
+    array, columns = read_numbers(X, name)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise ValueError(
+            f"{name} must have one row for each observation and one column for each input, got shape {array.shape}"
+        )
+    if array.shape[0] == 0 and not allow_empty:
+        raise ValueError(f"{name} is empty: at least one row is needed")
+    if array.shape[1] == 0:
+        raise ValueError(f"{name} has no columns: at least one input is needed")
+    bad = ~np.isfinite(array)
+    if bad.any():
+        rows, cols = np.nonzero(bad)
+        labels = [columns[c] if columns else str(c) for c in np.unique(cols)]
+        raise ValueError(
+            f"{name} has {describe_bad(array)} (rows {few(np.unique(rows))}; columns {few(labels)}): "
+            "inputs must be known; drop these rows or fill them in"
+        )
+    return array, columns
+
+
+def read_numbers(values: Any, name: str) -> tuple[np.ndarray, list[str] | None]:
+    """A float64 array from an array or a data frame (pandas, polars, Arrow …), with its column names."""
+    plain = isinstance(values, (np.ndarray, list, tuple, jax.Array))
+    values, columns = (values, None) if plain else _from_frame(values, name)
+    if hasattr(values, "toarray") and hasattr(values, "tocsr"):
+        raise TypeError(f"{name} is a sparse matrix, but dense data are needed: pass {name}.toarray()")
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise ValueError(f"{name} is ragged: every row needs the same number of columns") from None
+    if array.ndim == 0:
+        raise ValueError(
+            f"{name} must be an array, got the single value {values!r}; reshape your data to one row per observation"
+        )
+    if array.dtype.kind == "c":
+        raise ValueError(f"{name}: complex data not supported; pass real and imaginary parts as columns of their own")
+    if array.dtype.kind in "mM":
+        raise TypeError(
+            f"{name} holds dates or durations: convert them to numbers first, for instance days since the first one"
+        )
+    try:
+        return array.astype(np.float64), columns
+    except (TypeError, ValueError):
+        place, entry = _first_text(array)
+        column = f" of column {columns[place[1]]!r}" if columns else ""
+        met = f"{name} must be numeric, but row {place[0]}{column} holds {entry!r}"
+        if isinstance(entry, str):
+            raise ValueError(f"{met}: encode text as numbers, or leave the column out") from None
+        raise TypeError(f"{met}: each argument must be a string that reads as a number, or a number") from None
+
+
+def _from_frame(values: Any, name: str) -> tuple[Any, list[str] | None]:
+    """What a data frame or a series holds, and its column names; anything else as it is."""
+    import narwhals as nw
+
+    try:
+        frame = nw.from_native(values, allow_series=True, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        raise ValueError(f"{name} has two columns of the same name: rename one of them") from None
+    if isinstance(frame, nw.LazyFrame):
+        raise TypeError(f"{name} is a lazy frame: collect it first")
+    if isinstance(frame, nw.Series):
+        return frame.to_numpy(), None
+    if not isinstance(frame, nw.DataFrame):
+        return values, None
+    numeric = lambda dtype: dtype.is_numeric() or dtype in (nw.Boolean, nw.Object)
+    text = [f"{c.name!r} ({c.dtype})" for c in frame.iter_columns() if not numeric(c.dtype)]
+    if text:
+        raise TypeError(f"{name} has columns that are not numeric: {few(text, 4)}; encode them as numbers or leave them out")
+    return frame.to_numpy(), [str(column) for column in frame.columns]
+
+
+def _first_text(array: np.ndarray) -> tuple[tuple[int, ...], Any]:
+    """The place and the value of the first entry that is not a number."""
+    for index, entry in np.ndenumerate(array):
+        try:
+            float(entry)
+        except (TypeError, ValueError):
+            return index, entry.item() if isinstance(entry, np.generic) else entry
+    return (0,) * array.ndim, array.flat[0]
+
+
+def describe_bad(array: np.ndarray) -> str:
+    """'3 NaN and 1 infinite value': what is wrong, counted; scikit-learn's users look for the word NaN or infinity."""
+    nan, inf = int(np.isnan(array).sum()), int(np.isinf(array).sum())
+    parts = [f"{nan} NaN"] if nan else []
+    parts += [f"{inf} infinity"] if inf else []
+    return " and ".join(parts)
+
+
+def few(items: Sequence[Any] | np.ndarray, most: int = 5) -> str:
+    """The first few of a list, and how many more there are."""
+    shown = ", ".join(str(item) for item in list(items)[:most])
+    return shown if len(items) <= most else f"{shown}, … {len(items) - most} more"

@@ -1,0 +1,141 @@
+"""Cholesky factors that do not give up at once, and the two numbers that a Gaussian evidence needs.
+
+With observation precisions w (0 where nothing was seen), S = diag(√w) and B = I + S K S, the covariance of what was seen is
+C = K + W⁻¹ and
+
+    log|C| = log|B| − Σ log w,      C⁻¹ = S B⁻¹ S,      tᵀC⁻¹t = ‖L⁻¹S t‖²  with  L Lᵀ = B.
+
+B has eigenvalues of at least one, so it factors whenever K is a covariance up to rounding. Where rounding spoils that (smooth
+functions seen without noise), a multiple of W is added, that is noise of variance `jitter` in the units of K: as little as
+works, in steps of ten, and it is reported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import threadpoolctl
+from jaxtyping import Array, Float
+
+FIRST_JITTER = 1e-14  # in units of the mean prior variance
+LAST_JITTER = 1e-4
+SMALL = 600  # rows below which one LAPACK thread is faster than several
+
+
+class Factor(NamedTuple):
+    """L with L Lᵀ = I + S (K + jitter·I) S."""
+
+    L: Float[Array, "N N"]
+    jitter: Float[Array, ""]
+
+
+def factorise(K: Float[Array, "N N"], w: Float[Array, " N"]) -> Factor:
+    """The factor of I + S K S in JAX, differentiable, with jitter only when needed; NaN if none was enough."""
+    S = jnp.sqrt(w)
+    B = jnp.eye(len(w)) + S[:, None] * K * S[None, :]
+    L = jnp.linalg.cholesky(B)
+    rescue = lambda: _with_jitter(B, w, jnp.mean(jnp.diagonal(K)))
+    return Factor(*jax.lax.cond(jnp.isnan(L[-1, -1]), rescue, lambda: (L, jnp.zeros(()))))
+
+
+def _with_jitter(B: Float[Array, "N N"], w: Float[Array, " N"], scale: Float[Array, ""]) -> tuple[Array, Array]:
+    """The factor of B with the least jitter, in steps of ten, that makes it one."""
+    fixed = jax.lax.stop_gradient(B)
+
+    def fails(state: tuple[Array, Array]) -> Array:
+        return jnp.isnan(state[1][-1, -1]) & (state[0] < LAST_JITTER * scale)
+
+    def more(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        jitter = 10 * state[0]
+        return jitter, jnp.linalg.cholesky(fixed + jnp.diag(jitter * w))
+
+    start = (FIRST_JITTER / 10 * scale, jnp.full_like(fixed, jnp.nan))
+    jitter = jax.lax.stop_gradient(jax.lax.while_loop(fails, more, start)[0])
+    return jnp.linalg.cholesky(B + jnp.diag(jitter * w)), jitter
+
+
+def log_det_and_gram(
+    K: Float[Array, "N N"], w: Float[Array, " N"], T: Float[Array, "N C"]
+) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+    """log|C| over what was observed, and TᵀC⁻¹T."""
+    L, _ = factorise(K, w)
+    U = jax.scipy.linalg.solve_triangular(L, jnp.sqrt(w)[:, None] * T, lower=True)
+    return 2 * jnp.sum(jnp.log(jnp.diagonal(L))) - log_sum(w), U.T @ U
+
+
+def log_sum(w: Float[Array, " N"]) -> Float[Array, ""]:
+    """Σ log w over the positive entries."""
+    return jnp.sum(jnp.log(jnp.where(w > 0, w, 1.0)))
+
+
+class HostSolution(NamedTuple):
+    """What LAPACK found: log|C|, TᵀC⁻¹T, C⁻¹T, the upper triangle of B⁻¹ (below it, anything) and the jitter."""
+
+    log_det: float
+    gram: Float[np.ndarray, "C C"]
+    alpha: Float[np.ndarray, "N C"]
+    inverse: Float[np.ndarray, "N N"]
+    jitter: float
+
+
+def solve_on_host(
+    B: Float[np.ndarray, "N N"], w: Float[np.ndarray, " N"], T: Float[np.ndarray, "N C"], scale: float
+) -> HostSolution | None:
+    """The same by LAPACK, with the inverse that the gradient needs: half the work of what autodiff does.
+
+    `B` is overwritten. None when no jitter was enough.
+    """
+    from scipy.linalg import lapack
+
+    factor, jitter = _factor_on_host(B, w, scale)
+    if factor is None:
+        return None
+    S = np.sqrt(w)[:, None]
+    solved, _ = lapack.dpotrs(factor, S * T, lower=1)
+    log_det = 2 * np.log(np.diagonal(factor)).sum() - np.log(w[w > 0]).sum()
+    gram = (S * T).T @ solved
+    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    return HostSolution(log_det, 0.5 * (gram + gram.T), S * solved, inverse.T, jitter)
+
+
+def _factor_on_host(B: np.ndarray, w: np.ndarray, scale: float) -> tuple[np.ndarray | None, float]:
+    """The lower factor in LAPACK's column order; rows of the symmetric B serve as its columns."""
+    from scipy.linalg import lapack
+
+    diagonal, jitter = B.diagonal().copy(), 0.0
+    spare = None
+    while True:
+        # The other triangle of B stays as it was, so a failed factorisation can be repaired from it.
+        factor, failed = lapack.dpotrf(B.T, lower=1, clean=0, overwrite_a=1)
+        if failed <= 0:
+            return (factor, jitter) if np.isfinite(factor[-1, -1]) else (None, jitter)
+        jitter = FIRST_JITTER * scale if jitter == 0 else 10 * jitter
+        if not jitter <= 1.0001 * LAST_JITTER * scale:
+            return None, jitter
+        spare = np.tril(B, -1) if spare is None else spare
+        B = spare + spare.T + np.diag(diagonal + jitter * w)
+
+
+def lapack_threads(n: int, side_by_side: int = 1) -> contextlib.AbstractContextManager:
+    """One LAPACK thread for small matrices and for computations side by side, where several get in each other's way."""
+    return _blas().limit(limits=1, user_api="blas") if n < SMALL or side_by_side > 1 else contextlib.nullcontext()
+
+
+@functools.cache
+def _blas() -> threadpoolctl.ThreadpoolController:
+    import scipy.linalg.lapack  # noqa: F401  (the controller knows the libraries that are loaded, and this loads them)
+
+    return threadpoolctl.ThreadpoolController()
+
+
+def cholesky_update(L: Float[Array, "N N"], B12: Float[Array, "N M"], B22: Float[Array, "M M"]) -> Float[Array, "N+M N+M"]:
+    """The factor of a matrix with M more rows and columns, from the factor of the old one: O(N²M)."""
+    L21 = jax.scipy.linalg.solve_triangular(L, B12, lower=True).T
+    L22 = jnp.linalg.cholesky(B22 - L21 @ L21.T)
+    top = jnp.concatenate([L, jnp.zeros((L.shape[0], B22.shape[0]))], axis=1)
+    return jnp.concatenate([top, jnp.concatenate([L21, L22], axis=1)], axis=0)

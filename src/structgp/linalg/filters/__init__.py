@@ -1,0 +1,1 @@
+"""What a chain knows: filters, smoothers, marginals, forecasts, in linear time."""

@@ -1,0 +1,1 @@
+"""Kronecker and Toeplitz products, their solves and determinants."""

@@ -1,0 +1,186 @@
+"""Kronecker products A₁ ⊗ … ⊗ A_D that are never formed, for arrays over the cells of a grid.
+
+An array over a grid has shape (G₁, …, G_D), last axis fastest; several such arrays are stacked in front. A product turns one
+axis at a time,
+
+    X ← A_d Xᵀ,   X of shape (rest, G_d),
+
+from the last to the first, and after D turns the axes stand in their order again: no axis is ever copied into place.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+LARGE = 256  # rows from which it is worth asking whether a matrix is symmetric about its centre
+MIRRORED = 1e-14  # how far from symmetric it may be, in units of its largest entry: rounding
+SMALL = 64  # columns up to which factors are multiplied out
+
+Matrices = Sequence[Float[Array, "A G"]]
+
+
+def product(matrices: Matrices, X: Float[Array, "*grid"]) -> Float[Array, "*grid"]:
+    """(⊗A_d) x, for matrices that may be rectangular."""
+    for A in reversed(matrices):
+        X = jnp.einsum("rg,ag->ar", X.reshape(-1, A.shape[1]), A)
+    return X.reshape(tuple(A.shape[0] for A in matrices))
+
+
+def products(matrices: Matrices, X: Float[Array, " C *grid"]) -> Float[Array, " C *grid"]:
+    """(⊗A_d) x for each of several x, one after the other: each of them stays in the cache."""
+    return product(matrices, X[0])[None] if len(X) == 1 else jax.lax.map(functools.partial(product, matrices), X)
+
+
+def transposed(matrices: Matrices) -> list[Float[Array, "G A"]]:
+    """The factors of the transpose."""
+    return [A.T for A in matrices]
+
+
+def squared(matrices: Matrices) -> list[Float[Array, "A G"]]:
+    """A_d ∘ A_d: with these factors, product(·, f) is the diagonal of (⊗A_d) diag(f) (⊗A_d)ᵀ."""
+    return [A * A for A in matrices]
+
+
+def outer(vectors: Sequence[Float[Array, " G"]]) -> Float[Array, "*grid"]:
+    """v₁ ⊗ … ⊗ v_D over the grid: the diagonal of a product of diagonal matrices."""
+    return functools.reduce(jnp.multiply.outer, vectors)
+
+
+def joined(matrices: Matrices) -> list[Float[Array, "A G"]]:
+    """The same product with neighbouring small factors multiplied out: fewer passes over the grid, of a better size."""
+    done: list[Array] = []
+    for A in matrices:
+        if done and done[-1].shape[1] * A.shape[1] <= SMALL:
+            done[-1] = jnp.kron(done[-1], A)
+        else:
+            done.append(A)
+    return done
+
+
+def diagonal(matrices: Matrices) -> Float[Array, "*grid"]:
+    """The diagonal of ⊗A_d."""
+    return outer([jnp.diagonal(A) for A in matrices])
+
+
+def trace(matrices: Matrices) -> Float[Array, ""]:
+    """tr ⊗A_d = Π tr A_d."""
+    return jnp.prod(jnp.stack([jnp.trace(A) for A in matrices]))
+
+
+def log_det(matrices: Matrices) -> Float[Array, ""]:
+    """log|⊗A_d| = Σ (N/G_d) log|A_d| for positive definite factors."""
+    N = math.prod(A.shape[0] for A in matrices)
+    return sum((N / A.shape[0] * jnp.linalg.slogdet(A)[1] for A in matrices), start=jnp.zeros(()))
+
+
+def without_axis(vectors: Sequence[Float[Array, " G"]], d: int) -> Float[Array, "*grid"]:
+    """The product over the grid of the vectors of all axes but one."""
+    return outer([jnp.ones_like(v) if e == d else v for e, v in enumerate(vectors)])
+
+
+def sum_to_axis(X: Float[Array, "*grid"], d: int) -> Float[Array, " G"]:
+    """The sum over all axes but one."""
+    return jnp.sum(X, axis=tuple(e for e in range(X.ndim) if e != d))
+
+
+def product_along(X: Float[Array, "*grid"], Z: Float[Array, "*grid"], d: int) -> Float[Array, "G G"]:
+    """Σ over all other axes of X[…, i, …] Z[…, j, …]: the product of two unfoldings along axis d."""
+    if d == X.ndim - 1:
+        return X.reshape(-1, X.shape[d]).T @ Z.reshape(-1, X.shape[d])
+    unfolded = lambda A: jnp.moveaxis(A, d, 0).reshape(A.shape[d], -1)
+    return unfolded(X) @ unfolded(Z).T
+
+
+class Spectral(NamedTuple):
+    """⊗K_d = (⊗Q_d) diag(⊗λ_d) (⊗Q_d)ᵀ for symmetric K_d without negative eigenvalues, up to rounding."""
+
+    values: tuple[Float[Array, " G"], ...]
+    vectors: tuple[Float[Array, "G G"], ...]
+
+    def spectrum(self) -> Float[Array, "*grid"]:
+        """The eigenvalues of the product."""
+        return outer(self.values)
+
+    def root(self) -> list[Float[Array, "G G"]]:
+        """Factors F_d with K_d = F_d F_dᵀ."""
+        return [Q * jnp.sqrt(v) for v, Q in zip(self.values, self.vectors, strict=True)]
+
+
+def eigen(matrices: Matrices) -> Spectral:
+    """The eigendecomposition by axes; never differentiate it: near-equal eigenvalues make the derivative wrong, silently."""
+    pairs = [_eigh(0.5 * (K + K.T)) for K in matrices]
+    return Spectral(tuple(jnp.maximum(values, 0.0) for values, _ in pairs), tuple(vectors for _, vectors in pairs))
+
+
+def _eigh(K: Float[Array, "G G"]) -> tuple[Float[Array, " G"], Float[Array, "G G"]]:
+    """Eigenvalues, in any order, and eigenvectors. A large matrix that is the same seen from its end is halved."""
+    if len(K) < LARGE:
+        return tuple(jnp.linalg.eigh(K))
+    mirrored = jnp.max(jnp.abs(K - K[::-1, ::-1])) <= MIRRORED * jnp.max(jnp.abs(K))
+    return jax.lax.cond(mirrored, _halved_eigh, lambda K: tuple(jnp.linalg.eigh(K)), K)
+
+
+def _halved_eigh(K: Float[Array, "G G"]) -> tuple[Float[Array, " G"], Float[Array, "G G"]]:
+    """For K = JKJ, as on a regular axis: even vectors (u, Ju) and odd ones (v, −Jv), each from a matrix of half the size."""
+    m, odd_size = len(K) // 2, len(K) % 2
+    A, C = K[:m, :m], K[:m, m + odd_size :][:, ::-1]
+    even = A + C
+    if odd_size:
+        b = math.sqrt(2) * K[:m, m : m + 1]
+        even = jnp.block([[even, b], [b.T, K[m : m + 1, m : m + 1]]])
+    (even_values, U), (odd_values, V) = jnp.linalg.eigh(even), jnp.linalg.eigh(A - C)
+    top = jnp.concatenate([U[:m], V], axis=1) / math.sqrt(2)
+    bottom = jnp.concatenate([U[:m], -V], axis=1)[::-1] / math.sqrt(2)
+    middle = jnp.concatenate([U[m:], jnp.zeros((odd_size, m))], axis=1)
+    return jnp.concatenate([even_values, odd_values]), jnp.concatenate([top, middle, bottom])
+
+
+@jax.custom_vjp
+def log_det_and_gram(
+    matrices: tuple[Float[Array, "G G"], ...], noise: Float[Array, ""], T: Float[Array, " C *grid"]
+) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+    """log|C| and TᵀC⁻¹T for C = ⊗K_d + noise·I, differentiable in the factors K_d, the noise and T.
+
+    With K_d = Q_dΛ_dQ_dᵀ, Λ = ⊗Λ_d, α̃ = (⊗Q_dᵀ)T/(Λ + noise), and S, g the adjoints of TᵀC⁻¹T and of log|C|,
+
+        K̄_d = Q_d [ g diag(Σ_rest Λ_rest/(Λ + noise)) − Ã_d (Λ_rest ⊗ S) Ã_dᵀ ] Q_dᵀ,    T̄ = 2 (⊗Q_d) α̃ S,
+
+    Ã_d the unfolding of α̃ along axis d. The derivative of an eigendecomposition does not occur.
+    """
+    return _forward(matrices, noise, T)[0]
+
+
+def _forward(matrices: tuple[Array, ...], noise: Array, T: Array) -> tuple[tuple[Array, Array], tuple]:
+    parts = eigen(matrices)
+    total = parts.spectrum() + noise
+    rotated = products(transposed(parts.vectors), T)
+    alpha = rotated / total
+    gram = jnp.einsum("cn,en->ce", rotated.reshape(len(T), -1), alpha.reshape(len(T), -1))
+    return (jnp.sum(jnp.log(total)), gram), (parts, noise, alpha)
+
+
+def _backward(saved: tuple, adjoints: tuple[Array, Array]) -> tuple[tuple[Array, ...], Array, Array]:
+    parts, noise, alpha = saved
+    of_log_det, of_gram = adjoints
+    S = 0.5 * (of_gram + of_gram.T)
+    inverse = 1 / (parts.spectrum() + noise)
+    weighted = jnp.tensordot(S, alpha, 1)
+    to_noise = of_log_det * jnp.sum(inverse) - jnp.sum(weighted * alpha)
+    to_matrices = []
+    for d, Q in enumerate(parts.vectors):
+        rest = without_axis(parts.values, d)
+        middle = jnp.diag(of_log_det * sum_to_axis(inverse * rest, d))
+        for column, other in zip(alpha, weighted, strict=True):
+            middle -= product_along(column * rest, other, d)
+        to_matrices.append(Q @ middle @ Q.T)
+    return tuple(to_matrices), to_noise, 2 * products(parts.vectors, weighted)
+
+
+log_det_and_gram.defvjp(_forward, _backward)

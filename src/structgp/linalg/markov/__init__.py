@@ -1,0 +1,1 @@
+"""Linear Gaussian chains, with closed forms for any gap."""

@@ -1,0 +1,1 @@
+"""Sums of one-dimensional functions."""

@@ -1,0 +1,421 @@
+"""Additive regression, y = c + Σ_d f_d(x_d) + ε: learned on spline features, at a cost free of N, then solved exactly."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..._types import Seed, double_precision, generator
+from ...engines.additive import SOLVERS, AdditiveConditional, AdditiveEngine, basis_of, remainders
+from ...engines.additive_splines import Totals, bound, totals
+from ...engines.basis import columns, integrate
+from ...engines.plan import Offer, Plan, form_by_shape
+from ...inference.base import Inference
+from ...inputs.layouts import Inputs, as_inputs
+from ...inputs.observations import Data
+from ...kernels.algebra import Kernel, Sum
+from ...kernels.stationary import HalfIntegerMatern, Matern52
+from ...learn.evidence import LOWEST, Objective
+from ...learn.maximise import Learning, climb
+from ...learn.sites import SiteObjective
+from ...likelihoods.base import Likelihood
+from ...likelihoods.gaussian import Gaussian
+from ...linalg.dense.cholesky import lapack_threads, log_sum
+from ...linalg.features import splines
+from ...means import polynomial
+from ...parameters.tree import Parametrised, free_vector, learned_leaves, log_prior, with_free, with_values
+from ...posterior import Prediction
+from ...process.fitted import Fitted
+from ...process.gp import GP
+from ...structure.additive import MOST_STATES, Additive, additive, lines_of, terms_of
+from ...structure.base import No
+
+LONGEST = 10.0  # lengthscales up to this many ranges of a line: beyond, a function is a cubic to all appearance
+SHORTEST = 1e-3
+FIRST_INTERVALS, FEW_FEATURES = (24, 32, 48), 500  # where learning begins, and up to how many features of all lines together
+ROUNDS = 4  # how often the knots may be refined
+ROWS = 16384  # how many new places are looked at together
+NO_EFFECT = 0.02  # a term whose values spread by less than this part of the noise is called switched off
+WITHIN = 2.0  # and so is one whose spread is within so many of its own standard deviations
+
+
+class Component(NamedTuple):
+    """One term at places of its line, centred over the data, and how much it moves the sum there."""
+
+    name: str
+    x: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    effect: float  # standard deviation of the term over the rows of the data
+    switched_off: bool
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Standard deviation."""
+        return np.sqrt(self.variance)
+
+
+class Estimate(NamedTuple):
+    """A number that was estimated by chance, and its standard error."""
+
+    value: float
+    error: float
+
+
+@dataclasses.dataclass(frozen=True)
+class FittedAdditive(Fitted):
+    """An additive process given data."""
+
+    def predict(self, X: Any, covariance: bool = False, part: int | None = None, extra: Any = None) -> Prediction:
+        """The belief about f at new places, or about one term of the sum (not centred), as for any other `Fitted`."""
+        with lapack_threads(1):
+            return super().predict(X, covariance, part, extra)
+
+    @double_precision
+    def mean(self, X: Any) -> np.ndarray:
+        """The mean of f at new places alone, which takes little time and memory."""
+        Xs = self._new_points(X)
+        pieces = [Xs[at : at + ROWS] for at in range(0, len(Xs), ROWS)]
+        filled = [np.concatenate([piece, np.repeat(piece[:1], -len(piece) % min(ROWS, 256), axis=0)]) for piece in pieces]
+        means = [_means(self.gp, self.conditional, self.weights, piece, self._targets) for piece in filled]
+        found = [np.asarray(mean)[: len(piece)] for mean, piece in zip(means, pieces, strict=True)]
+        return self._shaped(np.concatenate([np.zeros((0, self._targets)), *found]))
+
+    @property
+    def constant(self) -> float:
+        """The mean of the fitted sum over the rows of the data."""
+        return float(np.mean(self.mean(self.inputs.points)))
+
+    @double_precision
+    def components(self, points: int = 100) -> list[Component]:
+        """Each term of the sum by itself, centred over the data: what the constant leaves to it, with a variance."""
+        form = self.conditional.structure  # type: ignore[attr-defined]
+        t = np.asarray(form.t)
+        grid = np.linspace(t[0], t[-1], points)
+        at_data, at_grid = (_terms(self.conditional, self.weights, np.asarray(x), self._targets) for x in (_rows(t), grid))
+        center, center_of_features = at_data.mean.mean(axis=0), at_data.features.mean(axis=-1, keepdims=True)
+        found = []
+        for line, term in enumerate(terms_of(self.kernel)):
+            mean = at_grid.mean[:, line] - center[line]
+            V = _contrast(self.conditional, self.weights, at_grid, line, center_of_features, at_data, self._targets)
+            effect = float(np.sqrt(np.mean((at_data.mean[:, line] - center[line]) ** 2)))
+            doubt = WITHIN * float(np.sqrt(np.mean(V)))
+            noise = float(getattr(self.likelihood, "noise", 1.0))
+            weak = effect < max(NO_EFFECT * noise**0.5, doubt)
+            found.append(Component(_name(term), grid[:, line], self._shaped(mean), V, effect, weak))
+        return found
+
+    @double_precision
+    def estimated_evidence(self, probes: int = 8, seed: Seed = 0) -> Estimate:
+        """log p(y) itself: what the bound leaves out is estimated from random probes, with a standard error."""
+        if self.inference is not None:
+            raise ValueError("estimated_evidence is for Gaussian observations: with others it is the sites that are estimates")
+        key = jax.random.key(int(generator(seed).integers(2**62)))
+        with lapack_threads(1):
+            found = np.asarray(_remainders(self.conditional, key, probes))
+        log_det, _ = self.conditional.log_det_and_gram()
+        slack = float(log_det) - float(_projected_log_det(self.conditional))
+        error = float(np.std(found, ddof=1) / np.sqrt(probes)) if probes > 1 else float("inf")
+        return Estimate(self.log_evidence + 0.5 * self._targets * (slack - float(found.mean())), 0.5 * self._targets * error)
+
+    def summary(self) -> str:
+        """A table of the parameters, an account of the fit, and the terms that do nothing."""
+        off = [component.name for component in self.components(8) if component.switched_off]
+        conditional: Any = self.conditional
+        kind = "sweeps of backfitting" if conditional.engine.solver == "backfitting" else "steps of conjugate gradients"
+        solved = f"\nmean           after {int(conditional.steps)} {kind}, relative residual {float(conditional.residual):.1e}"
+        return super().summary() + solved + (f"\nswitched off   {', '.join(off)}" if off else "")
+
+    def plot_components(self, level: float = 2.0, axes: Any = None) -> Any:
+        """Draw all terms with bands of `level` standard deviations; needs Matplotlib, returns the axes."""
+        import matplotlib.pyplot as plt
+
+        parts = self.components()
+        if axes is None:
+            rows = -(-len(parts) // 4)
+            axes = plt.subplots(rows, min(4, len(parts)), figsize=(12, 2.6 * rows), layout="constrained", squeeze=False)[1]
+        for ax, part in zip(np.ravel(axes), parts, strict=False):
+            ax.fill_between(part.x, part.mean - level * part.sd, part.mean + level * part.sd, color="#9dc1e8", alpha=0.6, lw=0)
+            ax.plot(part.x, part.mean, color="#1f5fa8")
+            ax.set_title(part.name + (" (switched off)" if part.switched_off else ""), fontsize=9)
+        return axes
+
+
+class AdditiveGP(Parametrised):
+    """A sum of one-dimensional functions and a constant, seen through a likelihood.
+
+    `kernel` is one Matérn kernel, taken for each column with parameters of its own, or a sum of terms along columns or
+    directions. Observations that are not Gaussian must be log-concave in f, as labels and counts are.
+    """
+
+    kernel: Kernel = dataclasses.field(default_factory=Matern52)
+    likelihood: Likelihood = dataclasses.field(default_factory=Gaussian)
+
+    def gp(self, dimension: int) -> GP:
+        """The process in so many columns, as a plain GP."""
+        kernel = self.kernel
+        if isinstance(kernel, HalfIntegerMatern):
+            kernel = Sum(tuple(kernel.on(d) for d in range(dimension))) if dimension > 1 else kernel
+        return GP(kernel, self.likelihood, polynomial(0))
+
+    @double_precision
+    def condition(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        noise: Any = None,
+        missing: str = "error",
+        inference: str | None = None,
+        extra: Any = None,
+        solver: str = SOLVERS[0],
+    ) -> FittedAdditive:
+        """The process given data, with the parameters as they are; arguments as in `GP.condition`.
+
+        ``solver="backfitting"`` finds the mean by sweeps over the terms in place of conjugate gradients, for comparison;
+        `summary()` says how many it took and what residual they left.
+        """
+        if solver not in SOLVERS:
+            raise ValueError(f"solver must be one of {list(SOLVERS)}, got {solver!r}")
+        inputs = as_inputs(X)
+        gp = self.gp(inputs.dimension)
+        data = gp._read(y, noise, missing, inputs, extra)
+        return conditioned(gp, inputs, data, AdditiveEngine(solver=solver), _rule(gp, inference, data))
+
+    @double_precision
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        noise: Any = None,
+        missing: str = "error",
+        inference: str | None = None,
+        extra: Any = None,
+        restarts: int = 0,
+        seed: Seed = 0,
+        max_evaluations: int = 300,
+        progress: bool | None = None,
+    ) -> FittedAdditive:
+        """Learn all parameters by maximising a lower bound on the evidence, refining its knots as needed, then condition.
+
+        Of Gaussian data without known noise variances the sums over rows are made once. Known `noise`, and sites for other
+        likelihoods by `inference` ("ep", "variational" or "laplace"), need them anew for each evaluation.
+        """
+        inputs = as_inputs(X)
+        gp = self.gp(inputs.dimension)
+        gp._check_kernel(inputs)
+        data = gp._read(y, noise, missing, inputs, extra)
+        rule = _rule(gp, inference, data)
+        options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
+        learned, learning, engine = learn(gp, inputs, data, rule, **options)
+        return dataclasses.replace(conditioned(learned, inputs, data, engine, rule), learning=learning)
+
+
+def learn(
+    gp: GP, inputs: Inputs, data: Data, rule: Inference | None = None, **options: Any
+) -> tuple[GP, Learning, AdditiveEngine]:
+    """The model that maximises the bound on the evidence, and the engine with its knots; lines along directions keep them."""
+    began = time.perf_counter()
+    _refuse(gp, inputs)
+    intervals = _first_intervals(gp.kernel)
+    gp = _started(_held(gp, inputs), inputs, data)
+    evaluations = 0
+    for _ in range(ROUNDS):
+        ahead = gp.compiled_ahead(inputs, data, AdditiveEngine(intervals), rule)
+        objective = _objective(gp, inputs, data, intervals, rule)
+        with lapack_threads(1):
+            gp, learning = climb(gp, objective, [free_vector(gp)], max(int(np.sum(data.seen)), 1), began, **options)
+        evaluations += learning.evaluations
+        needed = AdditiveEngine().specialised(gp, inputs).intervals
+        if needed <= intervals:
+            break
+        intervals = needed
+    ahead.wait()
+    return gp, dataclasses.replace(learning, evaluations=evaluations, method="splines"), AdditiveEngine(intervals)
+
+
+def _objective(gp: GP, inputs: Inputs, data: Data, intervals: int, rule: Inference | None) -> Any:
+    """What is climbed while the knots stay as they are."""
+    engine = AdditiveEngine(intervals, held=True)
+    if rule is not None:
+        return SiteObjective(gp, inputs, data, engine, rule)
+    return Objective(gp, inputs, data, engine) if np.any(data.noise) else SplineObjective(gp, inputs, data, intervals)
+
+
+def _rule(gp: GP, inference: str | None, data: Data) -> Inference | None:
+    """The rule to find sites by, unless it could ask for sites that no additive engine takes."""
+    rule = gp._rule(inference, data)
+    if rule is not None and rule.signed(gp.likelihood):
+        raise ValueError(
+            f"{type(gp.likelihood).__name__} is not log-concave, and so needs sites that an additive model cannot take: "
+            "use GP with structure='dense' on fewer rows"
+        )
+    return rule
+
+
+def _first_intervals(kernel: Kernel) -> int:
+    """Where learning begins: with fine knots if they cost less than compiling another number of them later would."""
+    fitting = [size for size in FIRST_INTERVALS if len(terms_of(kernel)) * splines.size(size, MOST_STATES) <= FEW_FEATURES]
+    return max(fitting, default=min(FIRST_INTERVALS))
+
+
+class SplineObjective:
+    """The bound on the log evidence plus the log prior, and the gradient, from sums over the rows made once."""
+
+    def __init__(self, model: GP, inputs: Inputs, data: Data, intervals: int) -> None:
+        self.model, self.count, self.targets = model, jnp.asarray(np.sum(data.seen)), data.y.shape[1]
+        self.x = jnp.asarray(np.asarray(inputs.points)[:1])
+        with lapack_threads(1):
+            self.basis, self.sums = jax.block_until_ready(_summed(model, inputs, data, intervals))
+
+    @double_precision
+    def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = _value_and_gradient(
+            jnp.asarray(theta), self.model, self.x, self.basis, self.sums, self.count, self.targets
+        )
+        if np.isfinite(value) and np.isfinite(gradient).all():
+            return float(value), np.asarray(gradient)
+        return LOWEST, np.zeros(len(theta))
+
+
+@functools.partial(jax.jit, static_argnames="intervals")
+def _summed(model: GP, inputs: Inputs, data: Data, intervals: int) -> tuple[splines.Splines, Totals]:
+    form = additive(model.kernel, inputs)
+    assert isinstance(form, Additive)
+    X = jnp.asarray(inputs.points)
+    known, Phi = columns(model, X)
+    basis = basis_of(form, intervals)
+    T = jnp.concatenate([data.y - known[:, None], Phi], axis=1)
+    lines = lines_of(model.kernel, X)
+    assert not isinstance(lines, No)
+    return basis, totals(basis, lines.t, form.states, jnp.where(data.seen, 1.0, 0.0), T)
+
+
+@functools.partial(jax.jit, static_argnames="T")
+@functools.partial(jax.value_and_grad, argnums=0)
+def _value_and_gradient(theta: Any, model: GP, x: Any, basis: splines.Splines, sums: Totals, count: Any, T: int) -> Any:
+    at = with_free(model, theta)
+    lines = lines_of(at.kernel, x)
+    assert not isinstance(lines, No)
+    log_det, gram = bound(basis, lines.rate, lines.variance, sums.over(at.likelihood.noise))
+    return integrate(at, log_det, gram, count, T, x.shape[1])[0] + log_prior(at)
+
+
+def conditioned(
+    gp: GP, inputs: Inputs, data: Data, engine: AdditiveEngine | None = None, rule: Inference | None = None
+) -> FittedAdditive:
+    """An additive process given data, with the parameters as they are."""
+    _refuse(gp, inputs)
+    engine = (engine or AdditiveEngine()).specialised(gp, inputs, data)
+    plan = Plan((Offer(engine, engine.cost(gp.kernel, inputs), note=engine.note(gp.kernel)),))
+    with lapack_threads(1):
+        fitted = gp._conditioned(inputs, data, plan, rule)
+    return FittedAdditive(**{field.name: getattr(fitted, field.name) for field in dataclasses.fields(fitted)})
+
+
+def _refuse(gp: GP, inputs: Inputs) -> None:
+    form = form_by_shape(AdditiveEngine(), gp.kernel, inputs)
+    if isinstance(form, No):
+        raise ValueError(f"this is not an additive model: {form.reason}")
+
+
+def _held(gp: GP, inputs: Inputs) -> GP:
+    """The model with its directions kept and its lengthscales within what the splines can tell apart."""
+    lines = lines_of(gp.kernel, jnp.asarray(np.asarray(inputs.points)))
+    assert not isinstance(lines, No)
+    spans = np.ptp(np.asarray(lines.t), axis=0)
+    directions = [leaf.path for leaf in learned_leaves(gp) if leaf.path.endswith("direction")]
+    gp = gp.freeze(*directions) if directions else gp
+    free = [leaf for leaf in learned_leaves(gp) if leaf.path.endswith("lengthscale") and leaf.bounds is None]
+    span = {leaf.path: spans[_line_number(leaf.path)] or 1.0 for leaf in free}
+    return gp.with_bounds({path: (SHORTEST * length, LONGEST * length) for path, length in span.items()})
+
+
+def _line_number(path: str) -> int:
+    return int(path.split("terms[")[1].split("]")[0]) if "terms[" in path else 0
+
+
+def _started(gp: GP, inputs: Inputs, data: Data) -> GP:
+    """Half the range of each line, an equal share of the variance, a quarter of it as noise: unless the values were held."""
+    lines = lines_of(gp.kernel, jnp.asarray(np.asarray(inputs.points)))
+    assert not isinstance(lines, No)
+    spans = np.ptp(np.asarray(lines.t), axis=0)
+    y = data.y[np.asarray(data.seen)]
+    gaussian = isinstance(gp.likelihood, Gaussian)
+    spread = (float(np.mean(np.var(y, axis=0))) if len(y) > 1 and gaussian else 0.0) or (1.0 if gaussian else 4.0)
+    values: dict[str, Any] = {}
+    for leaf in learned_leaves(gp):
+        if leaf.path.endswith("lengthscale"):
+            values[leaf.path] = np.broadcast_to(0.5 * (spans[_line_number(leaf.path)] or 1.0), np.shape(leaf.value))
+        elif leaf.path.endswith("variance"):
+            values[leaf.path] = spread / len(spans)
+        elif leaf.path == "likelihood.noise":
+            values[leaf.path] = 0.25 * spread
+    within = {leaf.path: leaf.bounds for leaf in learned_leaves(gp) if leaf.bounds is not None}
+    return with_values(gp, {path: np.clip(value, *within[path]) if path in within else value for path, value in values.items()})
+
+
+@functools.partial(jax.jit, static_argnames="probes")
+def _remainders(conditional: AdditiveConditional, key: Any, probes: int) -> Any:
+    return remainders(conditional, key, probes)
+
+
+def _projected_log_det(conditional: Any) -> Any:
+    return 2 * jnp.sum(jnp.log(jnp.diagonal(conditional.projected.factor))) - log_sum(conditional.sites.precision)
+
+
+@functools.partial(jax.jit, static_argnames="T")
+def _means(gp: GP, conditional: AdditiveConditional, weights: Any, X: Any, T: int) -> Any:
+    lines = lines_of(gp.kernel, X)
+    assert not isinstance(lines, No)
+    means = jnp.sum(conditional.line_means(lines.t), axis=1)
+    known, Phi = columns(gp, X)
+    return known[:, None] + means[:, :T] + (Phi - means[:, T:]) @ weights.mean
+
+
+class _Terms(NamedTuple):
+    """All terms at places: means (M, L, T), those of basis functions (M, L, P), whitened features and what they leave out."""
+
+    mean: np.ndarray
+    of_basis: np.ndarray
+    features: np.ndarray
+    left_out: np.ndarray
+
+
+def _terms(conditional: Any, weights: Any, x: np.ndarray, T: int) -> _Terms:
+    pieces = [_terms_at(conditional, weights, x[at : at + 4096], T) for at in range(0, len(x), 4096)]
+    mean, of_basis, features, left_out = ([np.asarray(piece[i]) for piece in pieces] for i in range(4))
+    return _Terms(np.concatenate(mean), np.concatenate(of_basis), np.concatenate(features, -1), np.concatenate(left_out, -1))
+
+
+@functools.partial(jax.jit, static_argnames="T")
+def _terms_at(conditional: AdditiveConditional, weights: Any, x: Any, T: int) -> tuple[Any, Any, Any, Any]:
+    means = conditional.line_means(x)
+    psi = conditional.projected.features(x)
+    return means[..., :T] - means[..., T:] @ weights.mean, means[..., T:], psi, conditional.projected.open_variance(psi)
+
+
+def _contrast(conditional: Any, weights: Any, grid: _Terms, line: int, center: np.ndarray, data: _Terms, T: int) -> np.ndarray:
+    """The variance of one term on a grid less its mean over the data."""
+    psi = np.zeros_like(grid.features)
+    psi[line] = grid.features[line] - center[line]
+    V = np.asarray(conditional.projected.whitened(jnp.asarray(psi)))
+    rho = grid.of_basis[:, line] - data.of_basis[:, line].mean(axis=0)
+    U = np.linalg.solve(np.asarray(weights.factor), rho.T)
+    return grid.left_out[line] + np.sum(V * V, axis=0) + np.sum(U * U, axis=0)
+
+
+def _rows(t: np.ndarray) -> np.ndarray:
+    return t[:: max(1, len(t) // 20000)]
+
+
+def _name(term: Kernel) -> str:
+    dims = getattr(term, "dims", None)
+    return f"x{dims[0]}" if dims else "x0" if isinstance(term, HalfIntegerMatern) else "wᵀx"

@@ -1,0 +1,267 @@
+"""Projection pursuit regression with Gaussian processes: y = c + βᵀx + Σ_m f_m(u_mᵀx) + ε, all directions learned together.
+
+Directions and parameters maximise the evidence of `sine_model`, and `projection_pursuit_search` chooses their number. Given
+the directions, mean and variance are those of the exact additive process; the variance is raised by what the sine model says
+that linearised directions add to it, so that it knows that they were learned.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..._types import Seed, double_precision, generator
+from ...inputs.layouts import as_inputs
+from ...kernels.algebra import Kernel, Sum
+from ...kernels.stationary import Matern
+from ...kernels.views import Project
+from ...learn.maximise import Learning
+from ...likelihoods.gaussian import Gaussian
+from ...linalg.dense.cholesky import lapack_threads
+from ...linalg.features import sines
+from ...means import Basis, Powers
+from ...parameters.tree import as_numpy
+from ...posterior import Prediction
+from ...process.gp import GP
+from ..additive.model import FittedAdditive, conditioned
+from .search import Family, Rung, Search, schwarz
+from .sine_model import Rows, SineModel, SineObjective, linearised, reaches
+
+RUNGS = (1, 2, 4, 6, 10, 20, 40, 80)  # numbers of projections that are tried
+CHUNK = 2048
+
+
+@dataclasses.dataclass(frozen=True)
+class Units:
+    """Inputs and targets brought to mean 0 and variance 1; columns that never change are left out."""
+
+    center: np.ndarray
+    scale: np.ndarray
+    kept: np.ndarray
+    y_center: float
+    y_scale: float
+
+    @classmethod
+    def of(cls, X: np.ndarray, y: np.ndarray) -> Units:
+        """The units of these data."""
+        sd = X.std(axis=0)
+        kept = sd > 1e-12 * np.maximum(np.abs(X).max(axis=0), 1e-300)
+        kept = kept if kept.any() else np.arange(X.shape[1]) == 0
+        return cls(X.mean(axis=0), np.where(kept, np.where(sd > 0, sd, 1.0), 1.0), kept, float(y.mean()), float(y.std()) or 1.0)
+
+    def inputs(self, X: np.ndarray) -> np.ndarray:
+        """Rows in these units."""
+        return ((X - self.center) / self.scale)[:, self.kept]
+
+
+class Spread(NamedTuple):
+    """The weights of the sine model, and with them the directions, as a Gaussian: what the variance needs."""
+
+    L: Any
+    scales: Any
+    slopes: Any  # the weights of the sines of each function, (k, M), which say how f changes as its direction turns
+    known: Any  # factor of the precision of the weights when the directions are taken as known
+    factor: Any  # and of weights and directions together
+    noise: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class FittedProjectionPursuit:
+    """A projection pursuit model given data."""
+
+    model: SineModel
+    units: Units
+    additive: FittedAdditive  # the exact process for these directions, in standard units
+    spread: Spread
+    table: tuple[Rung, ...]
+    log_evidence: float
+    learning: Learning
+    seconds: float
+
+    @property
+    def directions(self) -> np.ndarray:
+        """The unit vectors u_m, one row each, for inputs in standard units."""
+        with jax.enable_x64(True):
+            return np.asarray(self.model.units())
+
+    @property
+    def kernel(self) -> Kernel:
+        """The sum of terms along the directions, in standard units of inputs and targets."""
+        return self.additive.kernel
+
+    @property
+    def likelihood(self) -> Gaussian:
+        """The noise, in the units of y."""
+        return Gaussian(float(self.spread.noise) * self.units.y_scale**2)
+
+    def mean(self, X: Any) -> np.ndarray:
+        """The mean of f at new places alone."""
+        return self.units.y_center + self.units.y_scale * self.additive.mean(self._standard(X))
+
+    @double_precision
+    def predict(self, X: Any, covariance: bool = False) -> Prediction:
+        """The belief about f at new places."""
+        Z = self._standard(X)
+        given = self.additive.predict(Z, covariance)
+        f, square = self.units.y_center + self.units.y_scale * given.mean, self.units.y_scale**2
+        if covariance:
+            joint = given.covariance + np.asarray(_covariance_of_directions(self.model, self.spread, Z))
+            return Prediction(f, square * np.diagonal(joint), self.likelihood, square * joint)
+        turned = [np.asarray(_variance_of_directions(self.model, self.spread, piece)) for piece in _pieces(Z)]
+        variance = given.variance + np.concatenate([np.zeros(0), *turned])[: len(Z)]
+        return Prediction(f, square * variance, self.likelihood)
+
+    @double_precision
+    def sample(self, X: Any, n: int = 1, seed: Seed = None, observed: bool = False) -> np.ndarray:
+        """n joint draws of f at new places, (n, M), for the directions as they were learned; `observed` adds the noise."""
+        rng = generator(seed)
+        f = self.units.y_center + self.units.y_scale * self.additive.sample(self._standard(X), n, rng)
+        return self.likelihood.sample(rng, f) if observed else f
+
+    def _standard(self, X: Any) -> np.ndarray:
+        """New places in the units of the model."""
+        new = as_inputs(X, allow_empty=True)
+        if new.dimension != len(self.units.center):
+            raise ValueError(
+                f"X has {new.dimension} columns, but the model was given {len(self.units.center)}: "
+                "pass the same inputs in the same order"
+            )
+        return self.units.inputs(np.asarray(new.points))
+
+    def summary(self) -> str:
+        """The numbers of projections that were tried, and how learning ended."""
+        lines = ["projections  sines  log evidence   charged   seconds"]
+        for rung in self.table:
+            chosen = "  <- chosen" if rung.projections == self.model.projections else ""
+            row = f"{rung.projections:>11}  {rung.sines:>5}  {rung.log_evidence:>12.1f}  {rung.charged:>8.1f}"
+            lines.append(f"{row}  {rung.seconds:>8.1f}{chosen}")
+        noise = float(self.likelihood.noise)
+        return "\n".join([*lines, f"noise variance {noise:.4g}; {self.learning}; {self.seconds:.1f} s in all"])
+
+    def __repr__(self) -> str:
+        return f"FittedProjectionPursuit({self.model.projections} projections, log evidence {self.log_evidence:.6g})"
+
+
+@dataclasses.dataclass(frozen=True)
+class ProjectionPursuitGP:
+    """A sum of functions of learned projections, a linear part and Gaussian noise.
+
+    `projections` is their number, or None to choose it from the data, up to `most`; no larger number is tried once that could
+    take longer than `seconds`.
+    """
+
+    projections: int | None = None
+    sines: int | None = None
+    nu: float = 2.5
+    most: int = 80
+    seconds: float = 300.0
+
+    @double_precision
+    def fit(
+        self, X: Any, y: Any, *, seed: Seed = 0, max_evaluations: int = 300, progress: bool | None = None
+    ) -> FittedProjectionPursuit:
+        """Learn directions and parameters, then condition the exact process on all data."""
+        began = time.perf_counter()
+        inputs = as_inputs(X)
+        points = np.asarray(inputs.points)
+        data = GP(Matern(nu=self.nu))._read(y, None, "error", inputs)
+        if data.y.shape[1] != 1:
+            raise ValueError(f"projection pursuit takes one target, got {data.y.shape[1]}: fit them one at a time")
+        units = Units.of(points, data.y[:, 0])
+        Z, z = units.inputs(points), (data.y[:, 0] - units.y_center) / units.y_scale
+        with lapack_threads(1):
+            model, learning, table = self._search(Z, z, generator(seed), max_evaluations, progress)
+            model = as_numpy(model)
+            gp, places = additive_gp(model), as_inputs(Z)
+            additive = conditioned(gp, places, gp._read(z, None, "error", places))
+            spread = as_numpy(_spread(model, Rows.of(Z, z[:, None])))
+        evidence = learning.objective - len(z) * float(np.log(units.y_scale))
+        return FittedProjectionPursuit(model, units, additive, spread, table, evidence, learning, time.perf_counter() - began)
+
+    def _search(
+        self, Z: np.ndarray, z: np.ndarray, rng: np.random.Generator, evaluations: int, progress: bool | None
+    ) -> tuple[SineModel, Learning, tuple[Rung, ...]]:
+        start = SineModel([[1.0]], [1.0], [1.0], 0.1, 0.2, states=round(self.nu + 0.5))
+        family = Family(lambda functions: functions, lambda model: model, SineObjective, schwarz, start)
+        rungs = (self.projections,) if self.projections else tuple(m for m in RUNGS if m <= self.most)
+        model, learning, table = Search(family, (Z, z), rungs, self.sines, rng, self.seconds, evaluations, progress).run()
+        return model, dataclasses.replace(learning, method="sines"), table
+
+
+def additive_gp(model: SineModel) -> GP:
+    """The exact process for given directions: a sum of Matérn terms along them, and a linear part with a prior."""
+    with jax.enable_x64(True):
+        U = np.asarray(model.units())
+    term = functools.partial(Matern, nu=model.states - 0.5)
+    terms = [
+        Project(term(float(length), float(variance)), u)
+        for u, length, variance in zip(U, model.lengthscale, model.variance, strict=True)
+    ]
+    D = U.shape[1]
+    linear = Basis(Powers(1), 0.0, np.concatenate([np.ones(1), np.full(D, float(model.slope))]))
+    return GP(terms[0] if len(terms) == 1 else Sum(tuple(terms)), Gaussian(float(model.noise)), linear)
+
+
+@jax.jit
+def _spread(model: SineModel, rows: Rows) -> Spread:
+    """Weights and directions as a Gaussian around what was learned, and the noise with their number taken off the rows."""
+    L = reaches(model, rows.X)
+    s = model.scales(L)
+    G, b = sines.sums(model.units(), L, rows.X, rows.Y, model.sines)
+    A = jnp.eye(len(s)) + s[:, None] * G * s / model.noise
+    a = jax.scipy.linalg.solve(A, s * b[:, 0] / model.noise, assume_a="pos") * s
+    k, M = model.sines, model.projections
+    slopes = a[: k * M].reshape(k, M)
+    empty = jnp.zeros((0, 0))
+    partial = Spread(L, s, slopes, empty, empty, model.noise)
+    F = len(s) + M * rows.X.shape[-1]
+
+    def add(total: tuple[Any, Any], piece: tuple[Any, Any]) -> tuple[tuple[Any, Any], None]:
+        x, y = piece
+        Psi = _linearised(model, partial, x) * y[:, -1]
+        fit = jnp.sum(a[:, None] * sines.features(model.units(), L, x, k), axis=0)
+        return (total[0] + Psi @ Psi.T, total[1] + jnp.sum(y[:, -1] * (y[:, 0] - fit) ** 2)), None
+
+    (G, rss), _ = jax.lax.scan(add, (jnp.zeros((F, F)), jnp.zeros(())), (rows.X, rows.Y))
+    used = F - jnp.trace(jnp.linalg.inv(jnp.eye(F) + G / model.noise))
+    noise = jnp.maximum(rss / jnp.maximum(rows.count - used, 0.1 * rows.count), model.noise)
+    A = jnp.eye(F) + G / noise
+    return Spread(L, s, slopes, jnp.linalg.cholesky(A[: len(s), : len(s)]), jnp.linalg.cholesky(A), noise)
+
+
+def _linearised(model: SineModel, spread: Spread, X: Any) -> Any:
+    return linearised(model, spread.L, spread.scales, spread.slopes, X)
+
+
+@jax.jit
+def _variance_of_directions(model: SineModel, spread: Spread, X: Any) -> Any:
+    """What not knowing the directions adds to the variance of f."""
+    Psi = _linearised(model, spread, X)
+    variance = lambda factor, Psi: jnp.sum(jax.scipy.linalg.solve_triangular(factor, Psi, lower=True) ** 2, axis=0)
+    return jnp.maximum(variance(spread.factor, Psi) - variance(spread.known, Psi[: len(spread.scales)]), 0.0)
+
+
+@jax.jit
+def _covariance_of_directions(model: SineModel, spread: Spread, X: Any) -> Any:
+    """What not knowing the directions adds to the covariance of f."""
+    Psi = _linearised(model, spread, X)
+    gram = lambda V: V.T @ V
+    joint, known = (
+        gram(jax.scipy.linalg.solve_triangular(factor, rows, lower=True))
+        for factor, rows in ((spread.factor, Psi), (spread.known, Psi[: len(spread.scales)]))
+    )
+    return joint - known
+
+
+def _pieces(Z: np.ndarray) -> list[np.ndarray]:
+    """Rows in pieces of one size, the last filled up."""
+    size = CHUNK if len(Z) > 64 else 64
+    more = -len(Z) % size
+    filled = np.concatenate([Z, np.zeros((more, Z.shape[1]))])
+    return [filled[at : at + size] for at in range(0, len(filled), size)]

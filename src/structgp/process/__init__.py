@@ -1,0 +1,1 @@
+"""A Gaussian process given data: the door, what is believed afterwards, streams and many series."""

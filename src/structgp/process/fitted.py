@@ -1,0 +1,482 @@
+"""A Gaussian process given data: predictions, samples, and what the data had to say."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import Seed, double_precision, generator
+from ..engines import moments
+from ..engines.basis import Weights, columns
+from ..engines.cholesky import CholeskyConditional
+from ..engines.grids import GridConditional
+from ..engines.kalman import KalmanConditional
+from ..engines.plan import Plan
+from ..inference.base import Inferred
+from ..inference.ep import cavity
+from ..inputs.layouts import Grid, Inputs, as_inputs, duplicates
+from ..inputs.observations import Data
+from ..learn.maximise import Learning
+from ..linalg.dense.cholesky import lapack_threads
+from ..parameters.tree import Leaf, as_numpy, leaves
+from ..posterior import Conditional, Moments, Prediction
+from ..structure.derivatives import smoothness
+
+if TYPE_CHECKING:
+    from .gp import GP
+    from .stream import Stream
+
+FEW_CELLS = 200  # of a grid up to which they are predicted one by one
+COUNTED = 20000  # rows up to which a summary counts those that repeat
+CHUNK_BYTES = 64e6  # size of the cross-covariance that prediction holds at a time
+
+
+class BasisWeights(NamedTuple):
+    """The posterior of basis weights: a mean and a variance for each, and their covariance, the same for all targets."""
+
+    mean: np.ndarray
+    variance: np.ndarray
+    covariance: np.ndarray
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Standard deviations."""
+        return np.sqrt(self.variance)
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """A GP conditioned on data, with learned parameters when it comes from `fit` (then `learning` says how)."""
+
+    gp: GP
+    inputs: Inputs
+    data: Data
+    plan: Plan
+    conditional: Conditional
+    weights: Weights
+    log_evidence: float
+    learning: Learning | None = None
+    inference: Inferred | None = None  # how sites were found, when the observations are not Gaussian
+
+    @property
+    def evidence_error(self) -> float:
+        """The standard error of `log_evidence`, 0 where it is exact."""
+        return 0.5 * self._targets * float(self.conditional.log_det_error)
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel with its values."""
+        return self.gp.kernel
+
+    @property
+    def likelihood(self) -> Any:
+        """The likelihood with its values."""
+        return self.gp.likelihood
+
+    @double_precision
+    def predict(self, X: Any, covariance: bool = False, part: int | None = None, extra: Any = None) -> Prediction:
+        """The belief about f at new places: mean and variance, and the joint covariance if asked for.
+
+        `extra` is what the likelihood wants to know of new observations: the exposure of counts, the trials of a binomial.
+
+        `part` asks for one term of a kernel that is a sum, by its place in the sum, without the mean of the process. However
+        many places there are, memory stays bounded unless the covariance is asked for.
+        """
+        Xs = self._new_points(X)
+        part = self._which_part(part)
+        if covariance:
+            if part is not None:
+                raise ValueError("the covariance of a part is not available: ask for one of the two")
+            mean, joint = (np.asarray(part) for part in _joint(self.gp, self.conditional, self.weights, Xs, self._targets))
+            variance = self._spread(np.maximum(np.diagonal(joint), 0.0))
+            return Prediction(self._shaped(mean), variance, self.likelihood, joint, self._extra(extra))
+        grid = self._as_grid(X) if part is None else None
+        with lapack_threads(self.plan.engine.matrix_rows(self.inputs)):
+            if grid is not None:
+                found = marginals_of(self.gp, self.conditional, self.weights, grid, self._targets, None)
+                mean, variance = (np.asarray(part) for part in found)
+            else:
+                mean, variance = self._in_chunks(functools.partial(marginals_of, part=part), Xs, part)
+        mean, variance = (self._over(X, values) for values in (self._shaped(mean), self._spread(variance)))
+        return Prediction(mean, variance, self.likelihood, extra=self._extra(extra))
+
+    @double_precision
+    def sample(self, X: Any, n: int = 1, seed: Seed = None, observed: bool = False, extra: Any = None) -> np.ndarray:
+        """n joint draws of f at new places, (n, M) or (n, M, T); with `observed` of new observations, noise included."""
+        if n < 1:
+            raise ValueError(f"n must be at least 1 sample, got {n}")
+        rng = generator(seed)
+        Xs, T = self._new_points(X), self._targets
+        if not len(Xs):
+            return np.zeros((n, 0) if self._single else (n, 0, T))
+        keys = jax.random.split(jax.random.key(int(rng.integers(2**62))))
+        grid = self._as_grid(X)
+        places = Xs if grid is None else grid
+        with lapack_threads(self.plan.engine.matrix_rows(self.inputs)):
+            draws = np.asarray(_draws(self.gp, self.conditional, self.weights, places, keys, n, T))
+        f = self._over(X, draws[..., 0]) if self._single else draws
+        return self.likelihood.sample(rng, f, self._extra(extra)) if observed else f
+
+    @double_precision
+    def gradient(self, X: Any) -> np.ndarray:
+        """The gradient of the posterior mean in the inputs at new places, (M, D) or (M, D, T)."""
+        Xs = self._new_points(X)
+        slopes = np.asarray(_mean_gradient(self.gp, self.conditional, self.weights, Xs, self._targets))
+        return slopes[:, 0] if self._single else np.moveaxis(slopes, 1, 2)
+
+    @double_precision
+    def derivative(self, X: Any, order: int = 1, *, dim: int | None = None, part: int | None = None) -> Moments:
+        """The belief about the derivative of f, `order` times along the column `dim`, at new places.
+
+        `part` asks for one term of a kernel that is a sum, without the mean of the process. At the step of a sharp change point
+        it is the derivative from the right.
+        """
+        Xs, part = self._new_points(X), self._which_part(part)
+        dim = self._which_column(dim)
+        if order != int(order) or order < 1:
+            raise ValueError(f"order must be a whole number of at least 1, got {order}; predict gives f itself")
+        kernel = getattr(self.conditional, "kernel", self.kernel)  # what stands for the kernel may have fewer derivatives
+        kernel = kernel if part is None else kernel.terms[part]
+        count, term = smoothness(kernel)
+        if order > count:
+            known = "no derivative" if count == 0 else f"{count} derivative{'s' if count > 1 else ''}"
+            more = "ask for another part, or choose a smoother kernel" if kernel is not term else "choose a smoother kernel"
+            raise ValueError(f"f has no derivative of order {order}, because {term!r} has {known}: {more}")
+        options: dict[str, Any] = {"order": int(order), "dim": dim, "part": part}
+        with lapack_threads(len(self.inputs)):
+            mean, variance = self._in_chunks(functools.partial(moments.derivative, **options), Xs)
+        return Moments(self._shaped(mean), self._spread(variance))
+
+    @double_precision
+    def filtered(self) -> Moments:
+        """The belief about f at each observed place given the observations up to there: what was known at the time.
+
+        As long as there are fewer observations than free weights of basis functions, the mean is NaN and the variance infinite.
+        """
+        self._needs_gaussian("what was known at the time")
+        return self._in_callers_order(*moments.filtered(self.gp, self._along_time(), self._targets))
+
+    @double_precision
+    def smoothed(self) -> Moments:
+        """The belief about f at each observed place given all observations."""
+        return self._in_callers_order(*moments.smoothed(self.gp, self._along_time(), self.weights, self._targets))
+
+    @double_precision
+    def lag_one(self) -> np.ndarray:
+        """The covariances of f at successive times, sorted, given all observations: (N − 1,)."""
+        return np.asarray(moments.lag_one(self.gp, self._along_time(), self.weights, self._targets))
+
+    @double_precision
+    def leave_one_out(self) -> Moments:
+        """Mean and variance of each observation given all the others, without refitting: y − α/(C⁻¹)ᵢᵢ and 1/(C⁻¹)ᵢᵢ.
+
+        Where observations are not Gaussian, what is known of f without the site of each is passed through the likelihood; the
+        sites themselves have seen all observations.
+        """
+        if self.inference is not None:
+            return self._without_sites(self.inference)
+        precision, alpha = self._precision_parts()
+        y = self.data.y
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean, variance = y - alpha / precision[:, None], 1 / precision
+        unseen = ~np.asarray(self.data.seen)
+        mean[unseen], variance[unseen] = np.nan, np.nan
+        return Moments(self._shaped(mean), self._spread(variance))
+
+    @property
+    @double_precision
+    def degrees_of_freedom(self) -> float:
+        """tr[K C⁻¹]: how many parameters the smoother uses, those of basis functions included."""
+        if self.inference is not None:
+            return float(np.sum(self.inference.w * self.inference.variance))
+        precision, _ = self._precision_parts()
+        seen = np.asarray(self.data.seen)
+        noise = np.asarray(self.data.noise) + float(self.likelihood.noise)
+        return float(seen.sum() - np.sum((noise * precision)[seen]))
+
+    @double_precision
+    def equivalent_kernel(self, X: Any) -> np.ndarray:
+        """How much each observation counts in the mean at new places, (M, N): mean = weights @ y for a zero mean."""
+        self._needs_gaussian("the equivalent kernel")
+        dense = self if isinstance(self.conditional, CholeskyConditional) else self._by_matrix()
+        return np.asarray(_equivalent_kernel(self.gp, dense.conditional, dense.weights, self._new_points(X), self._targets))
+
+    @double_precision
+    def basis_weights(self) -> BasisWeights:
+        """The posterior of the weights of the mean's basis functions (and of what the kernel leaves free)."""
+        mean = np.asarray(self.weights.mean)
+        if not len(mean):
+            raise ValueError("this model has no basis functions: give GP a mean=Basis(...)")
+        covariance = np.asarray(self.weights.covariance())
+        of_mean = jax.eval_shape(self.gp.mean.features, jax.ShapeDtypeStruct((self.inputs.dimension,), np.float64)).shape[0]
+        prior = np.zeros(len(mean))
+        prior[:of_mean] = getattr(self.gp.mean, "mean", 0.0)
+        return BasisWeights(self._shaped(mean + prior[:, None]), self._spread(np.diagonal(covariance)), covariance)
+
+    @double_precision
+    def update(
+        self, X: Any, y: Any, noise: Any = None, missing: str = "error", extra: Any = None, weights: Any = None
+    ) -> Fitted:
+        """The process given more data, with the parameters it has."""
+        new = as_inputs(X)
+        self._check_dimension(new)
+        data = self.gp._read(y, noise, missing, new, extra, weights)
+        if data.y.shape[1] != self._targets:
+            raise ValueError(f"update: y has {data.y.shape[1]} targets, but the model was given {self._targets}")
+        return self.gp._extended(self, new, data)
+
+    @double_precision
+    def stream(self) -> Stream:
+        """A model that goes on in time from here and keeps no data: constant work and memory for each new observation."""
+        self._needs_gaussian("a stream")
+        from .stream import from_fitted
+
+        return from_fitted(self)
+
+    def save(self, path: Any) -> None:
+        """Write the model to one file that `structgp.load` reads; nothing in it can be executed."""
+        from ..files import save
+
+        save(self, path)
+
+    def plot(self, X: Any = None, *, level: float = 0.95, target: int = 0, ax: Any = None) -> Any:
+        """Draw a process of one input: data, mean and bands. Needs Matplotlib; returns the axes."""
+        from ..plots import plot
+
+        return plot(self, X, level=level, target=target, ax=ax)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: arrays on the host, because JAX restores its own in the precision of the caller's setting."""
+        return {field.name: as_numpy(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+    def summary(self) -> str:
+        """A table of the parameters and an account of the fit."""
+        seen, table = int(np.sum(self.data.seen)), parameter_table(self.gp, self.learning)
+        lines = [repr(self.gp), "", *table, "", f"log evidence   {self.log_evidence:.6g}  ({seen} observations)"]
+        lines.append(f"engine         {self.plan.engine.name}, {self.plan.offers[0].quality}")
+        if self.evidence_error > 0:
+            lines.append(f"evidence       has a standard error of {self.evidence_error:.2g}, from random probes")
+        loose = float(getattr(self.conditional, "variance_error", 0.0))
+        if loose > 0:
+            lines.append(f"variances      of many places at once are within {100 * loose:.2g} %, by a look at some cells")
+        if float(getattr(self.conditional, "jitter", 0.0)) > 0:
+            lines.append(f"jitter         {float(self.conditional.jitter):.1e} was added to the prior variance")  # type: ignore[attr-defined]
+        repeated = duplicates(self.inputs) if len(self.inputs) <= COUNTED else 0
+        if repeated:
+            lines.append(f"inputs         {repeated} of {len(self.inputs)} rows repeat an earlier one")
+        if self.inference:
+            lines.append(f"inference      {self.inference}")
+        if self.learning:
+            lines.append(f"learning       {self.learning}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"Fitted({self.gp!r}, {len(self.inputs)} places, log evidence {self.log_evidence:.6g})"
+
+    @property
+    def _targets(self) -> int:
+        return self.data.y.shape[1]
+
+    @property
+    def _single(self) -> bool:
+        return self.data.flat
+
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        return values[:, 0] if self._single else values
+
+    def _spread(self, variance: np.ndarray) -> np.ndarray:
+        return variance if self._single else np.repeat(variance[:, None], self._targets, axis=1)
+
+    def _which_part(self, part: int | None) -> int | None:
+        if part is None:
+            return None
+        terms = getattr(self.kernel, "terms", ())
+        if not -len(terms) <= part < len(terms):
+            has = f"has {len(terms)} terms, counted from 0" if terms else "is not a sum"
+            raise ValueError(f"part={part} cannot be predicted: the kernel {self.kernel!r} {has}")
+        return part % len(terms)
+
+    def _new_points(self, X: Any) -> np.ndarray:
+        new = as_inputs(X, allow_empty=True)
+        self._check_dimension(new)
+        return np.asarray(new.points)
+
+    def _as_grid(self, X: Any) -> Grid | None:
+        """X as a grid, where looking at it as a whole is better than place by place."""
+        many = isinstance(X, Grid) and len(X) > FEW_CELLS
+        return X if many and isinstance(self.conditional, GridConditional) else None
+
+    def _over(self, X: Any, values: np.ndarray) -> np.ndarray:
+        """Values at the places X, as an array over them when y came as an array over a grid and X is a whole one."""
+        whole = self.data.gridded and isinstance(X, Grid) and X.cells is None
+        return values.reshape(*values.shape[:-1], *X.shape) if whole else values
+
+    def _check_dimension(self, new: Inputs) -> None:
+        if new.dimension != self.inputs.dimension:
+            raise ValueError(
+                f"X has {new.dimension} columns, but the model was given {self.inputs.dimension}: "
+                "pass the same inputs in the same order"
+            )
+
+    def _in_chunks(self, function: Any, Xs: np.ndarray, part: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Run over the rows in pieces of a few sizes, so that nothing grows with their number and little is compiled."""
+        conditional = self.conditional.for_places(Xs, part)
+        size = int(2 ** np.clip(np.floor(np.log2(CHUNK_BYTES / (8 * max(conditional.row_size, 1)))), 4, 14))
+        means, spreads = [np.zeros((0, self._targets))], [np.zeros(0)]
+        for at in range(0, len(Xs), size):
+            piece = Xs[at : at + size]
+            padded = min(size, max(16, 2 ** int(np.ceil(np.log2(len(piece))))))
+            filled = np.concatenate([piece, np.repeat(piece[:1], padded - len(piece), axis=0)])
+            mean, variance = function(self.gp, conditional, self.weights, filled, self._targets)
+            means.append(np.asarray(mean)[: len(piece)])
+            spreads.append(np.asarray(variance)[: len(piece)])
+        return np.concatenate(means), np.concatenate(spreads)
+
+    def _which_column(self, dim: int | None) -> int:
+        D = self.inputs.dimension
+        if dim is None and D > 1:
+            raise ValueError(f"the inputs have {D} columns: say along which one the derivative is, as in dim=0")
+        if dim is not None and not 0 <= dim < D:
+            raise ValueError(f"dim={dim} is not one of the {D} columns of the inputs, counted from 0")
+        return dim or 0
+
+    def _in_callers_order(self, mean: Any, variance: Any) -> Moments:
+        rank = np.asarray(self.inputs.rank)  # type: ignore[attr-defined]
+        return Moments(self._shaped(np.asarray(mean)[rank]), self._spread(np.asarray(variance)[rank]))
+
+    def _along_time(self) -> KalmanConditional:
+        if not isinstance(self.conditional, KalmanConditional):
+            raise ValueError("this is computed along time: condition with structure='markov' to have it")
+        return self.conditional
+
+    def _needs_gaussian(self, what: str) -> None:
+        if self.inference is not None:
+            name = type(self.likelihood).__name__
+            raise ValueError(f"{what} needs Gaussian observations: the sites of {name} depend on all observations together")
+
+    def _without_sites(self, inferred: Inferred) -> Moments:
+        m, v, _ = cavity(1.0, inferred.w, inferred.h, inferred.mean, inferred.variance)
+        mean, variance = (np.array(part) for part in self.likelihood.observed(m, v, self._extra(self.data.extra)))
+        unseen = ~np.asarray(self.data.seen)
+        mean[unseen], variance[unseen] = np.nan, np.nan
+        return Moments(mean, variance)
+
+    def _extra(self, extra: Any) -> Any:
+        """What the likelihood is told besides, 1 where nothing is."""
+        return 1.0 if extra is None else np.asarray(extra, dtype=float)
+
+    def _precision_parts(self) -> tuple[np.ndarray, np.ndarray]:
+        """The diagonal of C⁻¹ and C⁻¹y with the basis weights integrated out, in the caller's order."""
+        parts = _precision_parts(self.conditional, self.weights, self._targets)
+        order = self.inputs.rank if isinstance(self.conditional, KalmanConditional) else slice(None)  # type: ignore[attr-defined]
+        return np.asarray(parts[0])[order], np.asarray(parts[1])[order]
+
+    def _by_matrix(self) -> Fitted:
+        """The same process, of the kernel that was really used, by the whole covariance matrix."""
+        gp = self.gp.replace(kernel=as_numpy(self.conditional.kernel))  # type: ignore[attr-defined]
+        return gp._conditioned(self.inputs, self.data, gp.plan(self.inputs, "dense"))
+
+
+def parameter_table(gp: GP, learning: Learning | None) -> list[str]:
+    """The parameters line by line: path, value, and what is special about them."""
+    rows = [("parameter", "value", "")]
+    for leaf in leaves(gp):
+        rows.append((leaf.path, np.array2string(np.asarray(leaf.value), precision=4, threshold=12), _remark(leaf, learning)))
+    width = max(len(name) for name, _, _ in rows)
+    return [f"{name:<{width}}  {value:>12}  {note}".rstrip() for name, value, note in rows]
+
+
+def _remark(leaf: Leaf, learning: Learning | None) -> str:
+    """What is special about a parameter: fixed, tied, with a prior, at a bound."""
+    at_bound = learning.at_bound if learning else ()
+    bounded = leaf.path in {name.rsplit("[", 1)[0] if np.ndim(leaf.value) else name for name in at_bound}
+    remarks = {
+        "fixed": leaf.fixed,
+        f"tied to {leaf.follows}": leaf.follows,
+        f"prior {leaf.prior}": leaf.prior,
+        "at a bound": bounded,
+    }
+    return ", ".join(remark for remark, holds in remarks.items() if holds)
+
+
+@functools.partial(jax.jit, static_argnames=("n", "T"))
+def _draws(gp: Any, conditional: Conditional, weights: Weights, places: Any, keys: Any, n: int, T: int) -> Any:
+    """Joint draws (n, M, T): the mean, with drawn basis weights, and what the sites leave open."""
+    X, means, _ = _look(conditional, places)
+    known, Phi = columns(gp, X)
+    drawn = jax.random.normal(keys[0], (n, weights.factor.shape[0], T))
+    beta = weights.mean + jax.vmap(lambda z: jax.scipy.linalg.solve_triangular(weights.factor, z, lower=True, trans="T"))(drawn)
+    residuals = conditional.residuals_on_grid if isinstance(places, Grid) else conditional.residuals  # type: ignore[attr-defined]
+    open_ = jnp.reshape(residuals(places, keys[1], n * T), (len(X), n, T))
+    return (known[:, None] + means[:, :T])[None] + (Phi - means[:, T:]) @ beta + jnp.swapaxes(open_, 0, 1)
+
+
+def _look(conditional: Any, places: Any, part: int | None = None) -> tuple[Any, Any, Any]:
+    """The table of places that may be a grid, and means and variance there."""
+    if isinstance(places, Grid):
+        return jnp.asarray(places.points), *conditional.on_grid(places)
+    return places, *conditional.at(places, part)
+
+
+def square_root(covariance: np.ndarray) -> np.ndarray:
+    """R with R Rᵀ = covariance, for one that is only semi-definite up to rounding."""
+    values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+def combine(gp: Any, weights: Weights, means: Any, X: Any, T: int, part: int | None = None) -> tuple[Any, Any]:
+    """The mean of f, and ρ = φ − m_Φ through which the uncertain weights enter."""
+    known, Phi = columns(gp, X)
+    if part is not None:
+        own = gp.kernel.terms[part]
+        before = gp.kernel.terms[:part]
+        at = jax.vmap(gp.mean.features)(X).shape[1] + sum(jax.vmap(term.null_space)(X).shape[1] for term in before)
+        mine = jnp.arange(Phi.shape[1])
+        mine = (mine >= at) & (mine < at + jax.vmap(own.null_space)(X).shape[1])
+        known, Phi = jnp.zeros_like(known), jnp.where(mine, Phi, 0.0)
+    rho = Phi - means[:, T:]
+    return known[:, None] + means[:, :T] + rho @ weights.mean, jax.scipy.linalg.solve_triangular(
+        weights.factor, rho.T, lower=True
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("T", "part"))
+def marginals_of(gp: Any, conditional: Conditional, weights: Weights, places: Any, T: int, part: int | None) -> tuple[Any, Any]:
+    """Mean and variance of f at new places, with the basis weights as uncertain as they are."""
+    X, means, variance = _look(conditional, places, part)
+    mean, U = combine(gp, weights, means, X, T, part)
+    return mean, variance + jnp.sum(U * U, axis=0)
+
+
+@functools.partial(jax.jit, static_argnames="T")
+def _joint(gp: Any, conditional: Conditional, weights: Weights, X: Any, T: int) -> tuple[Any, Any]:
+    means, covariance = conditional.joint(X)
+    mean, U = combine(gp, weights, means, X, T)
+    return mean, covariance + U.T @ U
+
+
+@functools.partial(jax.jit, static_argnames="T")
+def _mean_gradient(gp: Any, conditional: Conditional, weights: Weights, X: Any, T: int) -> Any:
+    mean_at = lambda x: combine(gp, weights, conditional.at(x[None])[0], x[None], T)[0][0]
+    return jax.vmap(jax.jacrev(mean_at))(X)
+
+
+@functools.partial(jax.jit, static_argnames="T")
+def _precision_parts(conditional: Conditional, weights: Weights, T: int) -> tuple[Any, Any]:
+    """The diagonal of C_β⁻¹ and C_β⁻¹y, with the basis weights integrated out."""
+    diagonal, alpha = conditional.inverse_parts()
+    U = jax.scipy.linalg.solve_triangular(weights.factor, alpha[:, T:].T, lower=True)
+    return diagonal - jnp.sum(U * U, axis=0), alpha[:, :T] - alpha[:, T:] @ weights.mean
+
+
+@functools.partial(jax.jit, static_argnames="T")
+def _equivalent_kernel(gp: Any, conditional: CholeskyConditional, weights: Weights, X: Any, T: int) -> Any:
+    means = conditional.at(X)[0]
+    _, Phi = columns(gp, X)
+    rho = Phi - means[:, T:]
+    return conditional.weights(X) + rho @ jax.scipy.linalg.cho_solve((weights.factor, True), conditional.alpha[:, T:].T)

@@ -1,0 +1,265 @@
+"""Many series, one model: conditioned, learned and predicted in batches, with parameters shared or their own."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import Seed, double_precision
+from ..engines.basis import Weights, integrate, sites_of
+from ..engines.diagnose import why_not_positive
+from ..engines.kalman import Kalman, KalmanConditional
+from ..engines.plan import form_by_shape, plan
+from ..inputs.layouts import Times, as_inputs
+from ..inputs.observations import Data
+from ..inputs.reading import read_numbers
+from ..learn.many import Batch, batches_of, engine_for, maximise_apart, maximise_shared, over_series, summed
+from ..learn.maximise import Learning
+from ..parameters.tree import as_numpy
+from ..posterior import Prediction
+from ..structure.base import No
+from ..structure.dense import typical_variance
+from ..structure.state_space import harmonics_of
+from .fitted import Fitted, marginals_of
+
+if TYPE_CHECKING:
+    from .gp import GP
+
+
+@dataclasses.dataclass(frozen=True)
+class _Known:
+    """What is known of a batch of series, stacked."""
+
+    batch: Batch
+    conditional: KalmanConditional
+    weights: Weights
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FittedSeries(Sequence[Fitted]):
+    """A GP given many series: a sequence with one `Fitted` for each.
+
+    `learning` says how the parameters were found: one account, or one for each series when they have parameters of their own.
+    """
+
+    models: GP  # every number has one more axis, of length S, in front
+    inputs: tuple[Times, ...]
+    data: tuple[Data, ...]
+    known: tuple[_Known, ...]
+    log_evidences: np.ndarray
+    learnings: tuple[Learning, ...] = ()
+
+    @property
+    def log_evidence(self) -> float:
+        """The log evidence of all series together."""
+        return float(self.log_evidences.sum())
+
+    @property
+    def learning(self) -> Learning | None:
+        """How learning ended, in all series together."""
+        return summed(self.learnings) if self.learnings else None
+
+    @property
+    def fitted(self) -> FittedSeries:
+        """The series one by one: ``many.fitted[3]`` is ``many[3]``."""
+        return self
+
+    @double_precision
+    def predict(self, X: Any) -> tuple[Prediction, ...]:
+        """The belief about every series at new times: an array for all of them, or a list with one array for each."""
+        new = [_new_times(x, f"X[{s}]") for s, x in enumerate(X)] if _is_list(X) else [_new_times(X, "X")] * len(self)
+        if len(new) != len(self):
+            raise ValueError(
+                f"predict needs new times for each of the {len(self)} series, or one array for all, got {len(new)}"
+            )
+        size = max(16, 2 ** int(np.ceil(np.log2(max(max(map(len, new)), 1)))))
+        filled = np.stack([np.concatenate([t, np.full(size - len(t), t[-1] if len(t) else 0.0)]) for t in new])
+        predictions: list[Any] = [None] * len(self)
+        for known in self.known:
+            index = known.batch.index
+            models = _picked(self.models, index)
+            mean, variance = (np.asarray(p) for p in _marginals(models, known.conditional, known.weights, filled[index]))
+            for row, s in enumerate(index):
+                count, likelihood = len(new[s]), _picked(self.models.likelihood, s)
+                predictions[s] = Prediction(mean[row, :count, 0], variance[row, :count], likelihood)
+        return tuple(predictions)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    @overload
+    def __getitem__(self, at: int) -> Fitted: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Fitted, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> Fitted | tuple[Fitted, ...]:
+        if isinstance(at, slice):
+            return tuple(self[s] for s in range(len(self))[at])
+        if not -len(self) <= at < len(self):
+            raise IndexError(f"there are {len(self)} series, counted from 0: {at} is not one of them")
+        return self._one(at % len(self))
+
+    def __iter__(self) -> Iterator[Fitted]:
+        return (self[s] for s in range(len(self)))
+
+    @double_precision
+    def _one(self, s: int) -> Fitted:
+        known = next(known for known in self.known if s in known.batch.index)
+        row, gp = int(np.flatnonzero(known.batch.index == s)[0]), _picked(self.models, s)
+        conditional = _cut(_picked(known.conditional, row), len(self.inputs[s]))
+        chosen = plan(gp, self.inputs[s], "markov")
+        learning = self.learnings[s % len(self.learnings)] if self.learnings else None
+        weights, evidence = _picked(known.weights, row), float(self.log_evidences[s])
+        return Fitted(gp, self.inputs[s], self.data[s], chosen, conditional, weights, evidence, learning)
+
+    def __repr__(self) -> str:
+        places = sum(len(inputs) for inputs in self.inputs)
+        return f"FittedSeries({len(self)} series, {places} places, log evidence {self.log_evidence:.6g})"
+
+
+def _picked(tree: Any, at: Any) -> Any:
+    """One of a stack of values, or some."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[at], tree)
+
+
+def _cut(conditional: KalmanConditional, count: int) -> KalmanConditional:
+    """Without the places that filled the series up; nothing was seen there, so nothing changes."""
+    long = (conditional.t, conditional.sites, conditional.smoothed)
+    t, sites, smoothed = jax.tree.map(lambda leaf: leaf[:count], long)
+    return dataclasses.replace(conditional, t=t, sites=sites, smoothed=smoothed)
+
+
+def condition_series(gp: GP, X: Any, y: Any, noise: Any, missing: str) -> FittedSeries:
+    """All series given their data, with the parameters as they are."""
+    inputs, data = read_series(gp, X, y, noise, missing)
+    return _conditioned(_repeated(gp, len(inputs)), inputs, data, batches_of(inputs, data), ())
+
+
+def fit_series(
+    gp: GP,
+    X: Any,
+    y: Any,
+    noise: Any,
+    missing: str,
+    shared: bool,
+    restarts: int,
+    seed: Seed,
+    max_evaluations: int,
+    progress: Any,
+) -> FittedSeries:
+    """Learn the parameters of all series, then condition."""
+    if restarts < 0:
+        raise ValueError(f"restarts must be a whole number, 0 or more, got {restarts}")
+    inputs, data = read_series(gp, X, y, noise, missing)
+    batches = batches_of(inputs, data)
+    options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
+    if not shared:
+        models, learnings = maximise_apart(gp, inputs, data, batches, **options)
+        return _conditioned(models, inputs, data, batches, learnings)
+    learned, learning = maximise_shared(gp, inputs, data, batches, **options)
+    return _conditioned(_repeated(learned, len(inputs)), inputs, data, batches, (learning,))
+
+
+def _repeated(gp: GP, count: int) -> GP:
+    return jax.tree.map(lambda leaf: np.broadcast_to(np.asarray(leaf), (count, *np.shape(leaf))), gp)
+
+
+def _conditioned(
+    models: GP, inputs: tuple[Times, ...], data: tuple[Data, ...], batches: tuple[Batch, ...], learnings: tuple[Learning, ...]
+) -> FittedSeries:
+    engine = engine_for(models)
+    evidences, known = np.zeros(len(inputs)), []
+    for batch in batches:
+        parts = as_numpy(_condition(_picked(models, batch.index), batch.inputs, batch.data, engine))
+        conditional, weights, evidences[batch.index] = parts
+        known.append(_Known(batch, conditional, weights))
+    bad = np.flatnonzero(~np.isfinite(evidences))
+    if len(bad):
+        s = int(bad[0])
+        raise ValueError(f"series {s}: {why_not_positive(_picked(models, s), inputs[s], data[s])}")
+    return FittedSeries(models, inputs, data, tuple(known), evidences, learnings)
+
+
+@functools.partial(jax.jit, static_argnames="engine")
+def _condition(models: GP, inputs: Times, data: Data, engine: Kalman) -> tuple[KalmanConditional, Weights, Any]:
+    def one(gp: GP, inputs: Times, data: Data) -> tuple[KalmanConditional, Weights, Any]:
+        X = jnp.asarray(inputs.points)
+        structure = engine.form(gp.kernel, inputs)
+        assert not isinstance(structure, No)
+        conditional = engine.condition(structure, sites_of(gp, X, data, typical_variance(gp.kernel, X)))
+        evidence, weights = integrate(gp, *conditional.log_det_and_gram(), jnp.sum(data.seen), 1, 1)
+        return conditional, weights, evidence
+
+    return over_series(one, models, inputs, data)
+
+
+@jax.jit
+def _marginals(models: GP, conditionals: KalmanConditional, weights: Weights, t: Any) -> tuple[Any, Any]:
+    one = lambda gp, conditional, weights, t: marginals_of(gp, conditional, weights, t[:, None], 1, None)
+    return over_series(one, models, conditionals, weights, t)
+
+
+def _is_list(X: Any) -> bool:
+    """Whether this is one entry for each series, and not one array for all."""
+    return isinstance(X, (list, tuple)) and any(np.ndim(x) > 0 for x in X)
+
+
+def _new_times(X: Any, name: str) -> np.ndarray:
+    points = np.asarray(as_inputs(X, name, allow_empty=True).points)
+    if points.shape[1] != 1:
+        raise ValueError(f"{name} has {points.shape[1]} columns, but a series has one: its times")
+    return points[:, 0]
+
+
+def read_series(gp: GP, X: Any, y: Any, noise: Any, missing: str) -> tuple[tuple[Times, ...], tuple[Data, ...]]:
+    """Series as checked arrays: lists with one entry for each, or times X (N,) and a panel y (N, S) with a column for each."""
+    if _is_list(X):
+        if not isinstance(y, (list, tuple)) or len(y) != len(X):
+            got = f"{len(y)}" if isinstance(y, (list, tuple)) else f"a {type(y).__name__}"
+            raise ValueError(f"X is a list of {len(X)} series, so y must be a list of {len(X)} as well, got {got}")
+        Xs, ys = list(X), list(y)
+    else:
+        panel, _ = read_numbers(y, "y")
+        ys = list(panel.reshape(len(panel), -1).T)
+        Xs = [as_inputs(X)] * len(ys)
+    noises = noise if isinstance(noise, (list, tuple)) else [noise] * len(Xs)
+    if len(noises) != len(Xs):
+        raise ValueError(
+            f"noise must be one for all, or a list with one entry for each of the {len(Xs)} series, got {len(noises)}"
+        )
+    if not Xs:
+        raise ValueError("there are no series: at least one is needed")
+    read = [_read_one(gp, s, *series, missing) for s, series in enumerate(zip(Xs, ys, noises, strict=True))]
+    inputs, data = zip(*read, strict=True)
+    _check(gp, inputs)
+    return inputs, data
+
+
+def _read_one(gp: GP, s: int, X: Any, y: Any, noise: Any, missing: str) -> tuple[Times, Data]:
+    try:
+        inputs = as_inputs(X)
+        data = gp._read(y, noise, missing, inputs)
+    except (ValueError, TypeError) as problem:
+        raise type(problem)(f"series {s}: {problem}") from None
+    if not isinstance(inputs, Times) or data.y.shape[1] > 1:
+        what = f"X has {inputs.dimension} columns" if not isinstance(inputs, Times) else f"y has {data.y.shape[1]} columns"
+        raise ValueError(f"series {s}: {what}, but a series has one value for each time")
+    return inputs, data
+
+
+def _check(gp: GP, inputs: Sequence[Times]) -> None:
+    """Refuse kernels that are not chains, by the reason; the series that begins first decides."""
+    earliest = min(inputs, key=lambda times: times.t[0])
+    gp._check_kernel(earliest)
+    form = form_by_shape(Kalman(harmonics_of(gp.kernel)), gp.kernel, earliest)
+    if isinstance(form, No):
+        raise ValueError(
+            f"series are batched along their states, which this model does not have: {form.reason}; fit them one by one"
+        )

@@ -1,0 +1,256 @@
+"""A Gaussian process along time that keeps what its data taught it, but not the data: constant work and memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import double_precision
+from ..engines.basis import Weights, columns, integrate, sites_of
+from ..engines.kalman import Kalman, KalmanConditional, read
+from ..inputs.layouts import Times, as_inputs
+from ..inputs.observations import Data
+from ..linalg.filters import kalman_stream
+from ..linalg.filters.kalman_stream import Filtered
+from ..parameters.tree import as_numpy
+from ..posterior import Prediction
+from ..structure.approximate import NAMES, approximated
+from ..structure.base import No
+from ..structure.dense import variances
+from ..structure.state_space import Where, chain_of, harmonics_of
+from .fitted import Fitted, combine
+
+if TYPE_CHECKING:
+    from .gp import GP
+
+
+@dataclasses.dataclass(frozen=True)
+class Stream:
+    """A GP and the state of its filter at the last time that was seen, `time`; None before the first.
+
+    An immutable value: `update` returns the stream with more observations. The parameters stay as they are.
+    """
+
+    gp: GP
+    first: float | None
+    time: float | None
+    state: Filtered | None
+    count: int  # how many times have been observed
+    targets: int
+    flat: bool
+    engine: Kalman
+
+    @double_precision
+    def update(self, t: Any, y: Any, noise: Any = None, missing: str = "error") -> Stream:
+        """The stream after one more observation, or a batch of them, at or after the last time.
+
+        `noise` and `missing` are those of `GP.condition`. An observation costs the same however many came before.
+        """
+        new, data = self._read(t, y, noise, missing)
+        first = float(new.t[0]) if self.first is None else self.first
+        if self.first is None:
+            _chain_or_why(self.gp, first, self.engine)
+        size = 2 ** int(np.ceil(np.log2(len(new))))
+        times, filled = _filled(new.t, size), _padded(data, new.order, size)
+        state = self.state if self.state is not None else _begin(self.gp, first, data.y.shape[1], self.engine)
+        since = first if self.time is None else self.time
+        state = jax.block_until_ready(_advance(self.gp, state, first, since, times, filled, self.engine))
+        if not (np.isfinite(state.log_det) and np.isfinite(state.gram).all()):
+            raise ValueError(f"the filter broke down at times {times[0]:g} to {times[-1]:g}: give the likelihood more noise")
+        count = self.count + int(data.seen.sum())
+        return dataclasses.replace(
+            self, first=first, time=float(times[-1]), state=state, count=count, targets=data.y.shape[1], flat=data.flat
+        )
+
+    @double_precision
+    def predict(self, t: Any) -> Prediction:
+        """The belief about f at the last time or later: what `Fitted.predict` says there."""
+        times = _times(t, allow_empty=True)
+        if self.time is not None and len(times) and times.min() < self.time:
+            raise ValueError(
+                f"a stream looks ahead only: {times.min():g} is before its last time {self.time:g}; "
+                "condition a GP on the data to look back"
+            )
+        weights = self._weights()
+        size = max(16, 2 ** int(np.ceil(np.log2(max(len(times), 1)))))
+        places = _filled(times, size) if len(times) else np.full(size, self.time or 0.0)
+        if self.state is None:
+            mean, variance = _prior(self.gp, weights, places, self.targets)
+        else:
+            mean, variance = _ahead(self.gp, weights, self.state, self.first, self.time, places, self.targets, self.engine)
+        mean, variance = np.asarray(mean)[: len(times)], np.asarray(variance)[: len(times)]
+        if self.flat:
+            return Prediction(mean[:, 0], variance, self.gp.likelihood)
+        return Prediction(mean, np.repeat(variance[:, None], self.targets, axis=1), self.gp.likelihood)
+
+    @property
+    @double_precision
+    def log_evidence(self) -> float:
+        """log p(y) of everything that was seen."""
+        self._weights()
+        return float(_integrate(self.gp, *self._sums(), float(self.count), self.targets)[0])
+
+    def save(self, path: Any) -> None:
+        """Write the stream to one file; `structgp.load` reads it and goes on from there."""
+        from ..files import save
+
+        save(self, path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: arrays on the host."""
+        return {field.name: as_numpy(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+    def __repr__(self) -> str:
+        until = "nothing seen" if self.time is None else f"{self.count} observations until {self.time:g}"
+        return f"Stream({self.gp!r}, {until})"
+
+    def empty_state(self) -> Filtered:
+        """The shapes of the filter's state, without numbers."""
+        first = jnp.zeros(()) if self.first is None else self.first
+        return jax.eval_shape(lambda: _begin(self.gp, first, self.targets, self.engine))
+
+    def _read(self, t: Any, y: Any, noise: Any, missing: str) -> tuple[Times, Data]:
+        """Times and observations as checked arrays; a single time takes a number, or one for each target."""
+        if np.ndim(t) == 0:
+            t, y = np.reshape(t, 1), np.reshape(y, (1, *np.shape(y)))
+        new = as_inputs(t, "t")
+        if not isinstance(new, Times):
+            raise ValueError(f"a stream has one time for each observation, got {new!r}")
+        if self.time is None:
+            self.gp._check_kernel(new)
+        elif new.t[0] < self.time:
+            raise ValueError(
+                f"a stream goes forwards: {new.t[0]:g} is before its last time {self.time:g}; "
+                "Fitted.update takes observations anywhere"
+            )
+        data = self.gp._read(y, noise, missing, new)
+        if self.state is not None and data.y.shape[1] != self.targets:
+            raise ValueError(f"update: y has {data.y.shape[1]} targets, but the stream was given {self.targets}")
+        return new, data
+
+    def _sums(self) -> tuple[Any, Any]:
+        """log_det and gram so far."""
+        if self.state is not None:
+            return self.state.log_det, self.state.gram
+        size = self.targets + columns(self.gp, jnp.zeros((1, 1)))[1].shape[1]
+        return jnp.zeros(()), jnp.zeros((size, size))
+
+    def _weights(self) -> Weights:
+        """The posterior of the basis weights, once the observations tell them apart."""
+        _, weights, precision = _integrate(self.gp, *self._sums(), float(self.count), self.targets)
+        lacking = _lacking(np.asarray(precision))
+        if lacking:
+            raise ValueError(
+                f"{self.gp!r} leaves functions free that {self.count} observation{'s' if self.count != 1 else ''} cannot "
+                f"tell apart: at least {lacking} more, at other times, {'is' if lacking == 1 else 'are'} needed"
+            )
+        return weights
+
+
+def _lacking(precision: np.ndarray) -> int:
+    """How many directions of the basis weights nothing is known of."""
+    scale = np.sqrt(np.diagonal(precision))
+    unit = np.where(scale > 0, scale, 1.0)
+    values = np.linalg.eigvalsh(precision / np.outer(unit, unit))
+    return int(np.sum(~(values > 8 * len(scale) * np.finfo(float).eps)))
+
+
+def from_nothing(gp: GP, approximate: str | None) -> Stream:
+    """A stream that has seen nothing yet."""
+    if approximate not in (None, *NAMES):
+        raise ValueError(f"approximate must be one of {list(NAMES)}, or None to be exact, got {approximate!r}")
+    engine = Kalman(harmonics_of(gp.kernel), approximate=approximate)
+    _chain_or_why(gp, None, engine)
+    return Stream(gp, None, None, None, 0, 1, True, engine)
+
+
+def from_fitted(fitted: Fitted) -> Stream:
+    """The stream that goes on after the data of a fitted model."""
+    known = fitted.conditional
+    if not isinstance(known, KalmanConditional):
+        reason = next((offer.reason for offer in fitted.plan.offers if offer.engine.name == "Kalman" and offer.reason), None)
+        because = f"here: {reason}" if reason else "condition with structure='markov'"
+        name = fitted.plan.engine.name
+        raise ValueError(f"a stream needs the state of a filter, which the {name} engine does not have; {because}")
+    engine = Kalman(known.engine.harmonics, approximate=known.engine.approximate)
+    _chain_or_why(fitted.gp, float(known.t[0]), engine)
+    filtered = known.smoothed
+    state = Filtered(filtered.m[-1], filtered.P[-1], *known.log_det_and_gram())
+    seen, t = int(np.sum(fitted.data.seen)), known.t
+    return Stream(fitted.gp, float(t[0]), float(t[-1]), state, seen, fitted.data.y.shape[1], fitted.data.flat, engine)
+
+
+def _times(t: Any, allow_empty: bool = False) -> np.ndarray:
+    points = as_inputs(np.reshape(t, 1) if np.ndim(t) == 0 else t, "t", allow_empty).points
+    if points.shape[1] != 1:
+        raise ValueError(f"a stream has one time for each place, got {points.shape[1]} columns")
+    return np.asarray(points)[:, 0]
+
+
+def _filled(times: np.ndarray, size: int) -> np.ndarray:
+    return np.concatenate([times, np.repeat(times[-1:], size - len(times))])
+
+
+def _padded(data: Data, order: np.ndarray, size: int) -> Data:
+    """The observations in the order of time, filled up with places where nothing was seen."""
+    fill = lambda values: np.concatenate([values[order], np.zeros((size - len(values), *values.shape[1:]), values.dtype)])
+    return Data(fill(data.y), fill(data.noise), fill(data.seen), True)
+
+
+def _chain_or_why(gp: GP, first: float | None, engine: Kalman) -> None:
+    """Refuse a kernel without a finite state, or times before its beginning."""
+    found: list[Any] = []
+    jax.eval_shape(lambda at: found.append(_chain(gp, at if first is None else first, engine)), jnp.zeros(()))
+    if isinstance(found[0], No):
+        raise ValueError(f"this model cannot be streamed: {found[0].reason}")
+
+
+def _chain(gp: GP, first: Any, engine: Kalman) -> Any:
+    """The chain of the process from its first time on, or why there is none."""
+    return chain_of(approximated(gp.kernel, engine.approximate), Where(first, first, engine.harmonics))
+
+
+@functools.partial(jax.jit, static_argnames=("targets", "engine"))
+def _begin(gp: GP, first: Any, targets: int, engine: Kalman) -> Filtered:
+    free = columns(gp, jnp.reshape(first, (1, 1)))[1].shape[1]
+    return kalman_stream.begin(_chain(gp, first, engine), targets + free)
+
+
+@functools.partial(jax.jit, static_argnames="engine")
+def _advance(gp: GP, state: Filtered, first: Any, since: Any, t: Any, data: Data, engine: Kalman) -> Filtered:
+    X = jnp.asarray(t)[:, None]
+    sites = sites_of(gp, X, data, jnp.max(variances(gp.kernel, X)))
+    return kalman_stream.advance(_chain(gp, first, engine), state, since, t, sites.precision, sites.targets)
+
+
+@functools.partial(jax.jit, static_argnames="targets")
+def _integrate(gp: GP, log_det: Any, gram: Any, count: Any, targets: int) -> tuple[Any, Weights, Any]:
+    """The evidence, the weights, and their posterior precision."""
+    evidence, weights = integrate(gp, log_det, gram, count, targets, 1)
+    of_mean = gp.mean.features(jnp.zeros(1)).shape[0]
+    precision = gram[targets:, targets:].at[:of_mean, :of_mean].add(gp.mean.precision(of_mean))
+    return evidence, weights, precision
+
+
+@functools.partial(jax.jit, static_argnames="targets")
+def _prior(gp: GP, weights: Weights, t: Any, targets: int) -> tuple[Any, Any]:
+    X = jnp.asarray(t)[:, None]
+    means = jnp.zeros((len(t), targets + weights.factor.shape[0]))
+    mean, U = combine(gp, weights, means, X, targets)
+    return mean, variances(gp.kernel, X) + jnp.sum(U * U, axis=0)
+
+
+@functools.partial(jax.jit, static_argnames=("targets", "engine"))
+def _ahead(
+    gp: GP, weights: Weights, state: Filtered, first: Any, time: Any, t: Any, targets: int, engine: Kalman
+) -> tuple[Any, Any]:
+    chain = _chain(gp, first, engine)
+    states = kalman_stream.ahead(chain, state, jnp.asarray(t) - time)
+    means, variance = read(chain, None, jnp.asarray(t), *states)
+    mean, U = combine(gp, weights, means, jnp.asarray(t)[:, None], targets)
+    return mean, jnp.maximum(variance, 0.0) + jnp.sum(U * U, axis=0)

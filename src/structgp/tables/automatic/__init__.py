@@ -1,0 +1,89 @@
+"""What to fit when nothing is said: the task from the target, candidates from the shape of the data, a choice among them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...kernels.algebra import Kernel
+from ..model import TableModel
+from ..reading import Layout
+from .candidates import Candidate, candidates_for
+from .compare import Say, compare, quiet
+from .problem import Problem, calendar_of, layout_of, shape_of, targets, task_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class Prepared(NamedTuple):
+    """A table that is ready to be learned from: what it holds, what there is to learn, and what could learn it."""
+
+    layout: Layout
+    problem: Problem
+    center: np.ndarray
+    scale: np.ndarray
+    candidates: list[Candidate]
+    skipped: int  # rows without a target or a date
+
+
+def prepare(
+    frame: pl.DataFrame,
+    target: str,
+    *,
+    task: str = "auto",
+    time_column: str | None = None,
+    kernel: Callable[[list[str]], Kernel] | None = None,
+    structure: str = "auto",
+    budget: float = 120.0,
+    seed: int = 0,
+) -> Prepared:
+    """Read a table and see what could be fitted; `kernel` makes a kernel from the names of the inputs."""
+    task = task_of(frame[target], task)
+    layout = layout_of(frame, target, time_column)
+    y, classes = targets(frame[target], task)
+    X = layout.numbers(frame)
+    used = np.isfinite(X).all(axis=1) & ~np.isnan(y)
+    if used.sum() < 3:
+        raise ValueError(f"only {int(used.sum())} rows have a target and all inputs: at least 3 are needed")
+    shape = shape_of(X[used], layout, time_column is not None)
+    plain = kernel is not None or shape != "table"
+    center, scale = (np.zeros(X.shape[1]), np.ones(X.shape[1])) if plain else _units(X[used])
+    calendar = calendar_of(layout) if shape == "series" else {}
+    problem = Problem((X[used] - center) / scale, y[used], task, shape, classes, seed, calendar)
+    candidates = candidates_for(problem, None if kernel is None else kernel(layout.names), structure, budget)
+    return Prepared(layout, problem, center, scale, candidates, int(len(used) - used.sum()))
+
+
+def fit_table(frame: pl.DataFrame, target: str, *, budget: float = 120.0, say: Say = quiet, **options: Any) -> TableModel:
+    """The best model of a target that is found within a budget of seconds; `say` hears what is done meanwhile."""
+    deadline = time.perf_counter() + budget
+    ready = prepare(frame, target, budget=budget, **options)
+    problem = ready.problem
+    fitted, trials, evaluation, notes = compare(problem, ready.candidates, deadline, say)
+    if ready.skipped:
+        many = "1 row" if ready.skipped == 1 else f"{ready.skipped} rows"
+        was = "was" if ready.skipped == 1 else "were"
+        notes = (*notes, f"{many} without a target or a date {was} not learned from")
+    return TableModel(
+        fitted,
+        ready.layout,
+        problem.task,
+        target,
+        ready.center,
+        ready.scale,
+        len(problem.y),
+        problem.shape,
+        problem.classes,
+        trials,
+        evaluation,
+        notes,
+    )
+
+
+def _units(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    spread = X.std(axis=0)
+    return X.mean(axis=0), np.where(spread > 0, spread, 1.0)

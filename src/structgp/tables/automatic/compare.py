@@ -1,0 +1,204 @@
+"""The choice among candidates: each learns from a part of the rows, the best is given all of them.
+
+A model of a series is there to forecast, so that candidates forecast the end of the rows that they learned from, from several
+places before it, as far ahead as what is held out. A few forecasts of one series say little, and where they do not clearly
+disagree the evidence decides, as it does for curves and grids: at its peak, less ½ log n for each number that was learned
+(Schwarz 1978), so that a random walk is not outdone by whatever has more to adjust. Neighbours are alike, and n, the number of
+things seen that tell of a parameter, is taken as √N. Tables are compared by the log probability of the rows held out. Where the
+best leaves outliers, the same with Student-t noise is tried last.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...parameters.tree import free_vector
+from ..model import Evaluation, Trial
+from .candidates import Candidate, as_shape
+from .problem import Problem
+from .scores import evaluate, log_prob
+
+FEW_ROWS = 20  # below this no row can be spared
+SLOWEST = 2.0  # a first candidate that took longer than this times what was expected says nothing about the others
+ALIKE = 1e-3  # of two candidates that differ by less, the first is taken
+ORIGINS = 5  # places from which a candidate forecasts, at most
+CLEARLY = 4.0  # standard errors by which forecasts must be worse to count: of five, by chance 1 in 100
+FEW_PIECES = 3  # forecasts from fewer places have no standard error to speak of
+FAR = 5.0  # standard deviations of the bulk, beyond which a row is an outlier
+OUTLIERS, FEW_OUTLIERS = 0.005, 3  # part of the rows, and rows, from which on there is noise with outliers to be tried
+
+Say = Callable[[str, int, float | None], None]  # what is done, the number of the evaluation, the best log evidence so far
+
+
+def quiet(what: str, evaluation: int = 0, evidence: float | None = None) -> None:
+    """Nobody is told."""
+
+
+class Outcome(NamedTuple):
+    """The best candidate given all rows, all that were tried, how the best did on rows it had not seen, and what to note."""
+
+    fitted: Any
+    trials: tuple[Trial, ...]
+    evaluation: Evaluation
+    notes: tuple[str, ...]
+
+
+class Attempt(NamedTuple):
+    """A candidate that was tried, or not; the log probabilities of what it forecast, place by place, or of rows held out."""
+
+    trial: Trial
+    fitted: Any
+    candidate: Candidate
+    scores: np.ndarray | None = None
+
+
+def compare(problem: Problem, candidates: list[Candidate], deadline: float, say: Say = quiet) -> Outcome:
+    """Try the candidates that there is time for, and give the best of them all rows."""
+    rng = np.random.default_rng(problem.seed)
+    held, kind = hold_out(problem, rng)
+    unlearned = held if problem.shape != "grid" else np.zeros_like(held)  # a grid with holes takes long to learn from
+    tried: list[Attempt] = []
+    pace = 1.0  # seconds on this machine for one that was expected
+    for candidate in _then_robust(candidates, tried, problem):
+        left, expected = deadline - time.perf_counter(), pace * candidate.seconds
+        if tried and expected > left:
+            note = f"left out: about {expected:.0f} s of learning, {max(left, 0):.0f} s were left"
+            tried.append(Attempt(Trial(candidate.name, note=note), None, candidate))
+            continue
+        say(candidate.name, 0, None)
+        tried.append(_try(problem, candidate, unlearned, rng, say))
+        if candidate.seconds > 0:
+            pace = min(max(pace, tried[-1].trial.seconds / candidate.seconds), SLOWEST)
+    ran = [attempt for attempt in tried if attempt.fitted is not None]
+    if not ran:
+        raise ValueError(f"no candidate could be learned: {tried[0].trial.note}")
+    best = _best(ran, problem)
+    trials = tuple(dataclasses.replace(attempt.trial, chosen=attempt is best) for attempt in tried)
+
+    def given(rows: np.ndarray) -> tuple[Any, bool]:
+        """The best candidate given some rows as far as it can take them, and whether it took them all."""
+        taken = _some(rows, best.candidate.rows, problem, rng)
+        fitted = best.candidate.refit(best.fitted, as_shape(problem.X[taken], problem.shape), problem.y[taken])
+        return fitted, len(taken) == len(rows)
+
+    seen = best.fitted if (held == unlearned).all() else given(np.flatnonzero(~held))[0]
+    evaluation = evaluate(problem, seen, held, kind)
+    say("giving the chosen model all rows", 0, None)
+    fitted, whole = given(np.arange(len(problem.y))) if unlearned.any() or best.candidate.rows else (best.fitted, True)
+    some = min(best.candidate.rows or len(problem.y), len(problem.y))
+    notes = () if whole else (f"learned from {some} of {len(problem.y)} rows, chosen at random",)
+    if problem.shape == "grid" and held.any():
+        notes = (*notes, "the parameters were learned from all cells, those that were held out for the scores included")
+    return Outcome(fitted, trials, evaluation, notes)
+
+
+def _then_robust(candidates: list[Candidate], tried: list[Attempt], problem: Problem) -> Iterator[Candidate]:
+    """The candidates, and after them the best so far for noise with outliers, where it left outliers."""
+    yield from candidates
+    ran = [attempt for attempt in tried if attempt.fitted is not None and attempt.candidate.robust is not None]
+    if ran:
+        best = _best(ran, problem)
+        rest = np.asarray(best.fitted.data.y)[:, 0] - best.fitted.predict(best.fitted.inputs).mean
+        distance = np.abs(rest - np.median(rest))
+        scale = float(np.median(distance)) / 0.6745  # a standard deviation that outliers hardly move
+        if scale > 0 and np.sum(distance > FAR * scale) >= max(FEW_OUTLIERS, OUTLIERS * len(rest)):
+            yield best.candidate.robust(best.fitted.gp, scale)  # type: ignore[misc]
+
+
+def _best(ran: list[Attempt], problem: Problem) -> Attempt:
+    """The first of those that are about as good as the best."""
+    ran = _good_forecasters(ran) if _forecasts(problem) else ran
+    highest = max(_merit(attempt, problem) for attempt in ran)
+    return next(attempt for attempt in ran if _merit(attempt, problem) >= highest - ALIKE)
+
+
+def _forecasts(problem: Problem) -> bool:
+    return problem.shape == "series" and problem.task != "classification"
+
+
+def _good_forecasters(ran: list[Attempt]) -> list[Attempt]:
+    """Those whose forecasts are not clearly worse than the best, place by place."""
+    pieces = {id(one): one.scores for one in ran if one.scores is not None and np.isfinite(one.scores).all()}
+    if not pieces or min(map(len, pieces.values())) < FEW_PIECES:
+        return ran
+    best = max(pieces.values(), key=np.mean)
+    behind = {key: best - scores for key, scores in pieces.items() if len(scores) == len(best)}
+    near = [key for key, d in behind.items() if d.mean() <= CLEARLY * d.std(ddof=1) / np.sqrt(len(d))]
+    return [attempt for attempt in ran if id(attempt) in near]
+
+
+def _merit(attempt: Attempt, problem: Problem) -> float:
+    """What candidates are compared by, lowest where it is no number."""
+    if not _forecasts(problem) and problem.shape in ("series", "table") and attempt.trial.held_out is not None:
+        value = attempt.trial.held_out
+    else:
+        learned = len(free_vector(attempt.fitted.gp)) if hasattr(attempt.fitted, "gp") else 0
+        value = (attempt.trial.log_evidence or 0.0) + attempt.candidate.price - 0.25 * learned * np.log(len(problem.y))
+    return -np.inf if np.isnan(value) else value
+
+
+def hold_out(problem: Problem, rng: np.random.Generator) -> tuple[np.ndarray, str]:
+    """Which rows are kept from learning, and which these are in words."""
+    N = len(problem.y)
+    held = np.zeros(N, dtype=bool)
+    if N < FEW_ROWS:
+        return held, ""
+    if problem.shape == "series" and problem.task != "classification":
+        held[np.argsort(problem.X[:, 0], kind="stable")[-max(N // 10, 1) :]] = True
+        return held, "the last tenth of the series"
+    held[rng.permutation(N)[: N // 5]] = True
+    if len(np.unique(problem.y[~held])) < len(np.unique(problem.y)) and problem.task == "classification":
+        return np.zeros(N, dtype=bool), ""  # a rare class would not be learned
+    return held, "a random fifth of the rows"
+
+
+def _some(rows: np.ndarray, most: int | None, problem: Problem, rng: np.random.Generator) -> np.ndarray:
+    """At most so many of the rows, at random; one of each class at least."""
+    if most is None or len(rows) <= most:
+        return rows
+    first = [] if not problem.classes else [rows[problem.y[rows] == c][0] for c in range(len(problem.classes))]
+    drawn = rng.permutation(rows)[: most - len(first)]
+    return np.unique(np.concatenate([drawn, np.asarray(first, dtype=int)]))
+
+
+def _try(problem: Problem, candidate: Candidate, held: np.ndarray, rng: np.random.Generator, say: Say) -> Attempt:
+    began = time.perf_counter()
+    rows = _some(np.flatnonzero(~held), candidate.rows, problem, rng)
+    tell = lambda evaluation, evidence: say(candidate.name, evaluation, evidence)
+    try:
+        fitted = candidate.fit(as_shape(problem.X[rows], problem.shape), problem.y[rows], tell)
+        scores = _score(problem, candidate, fitted, rows, held)
+    except (ValueError, FloatingPointError) as met:
+        seconds = time.perf_counter() - began
+        return Attempt(Trial(candidate.name, seconds=seconds, note=f"failed: {str(met).splitlines()[0]}"), None, candidate)
+    seconds = time.perf_counter() - began
+    mean = None if scores is None else float(np.mean(scores))
+    return Attempt(Trial(candidate.name, float(fitted.log_evidence), mean, seconds), fitted, candidate, scores)
+
+
+def _score(problem: Problem, candidate: Candidate, fitted: Any, rows: np.ndarray, held: np.ndarray) -> np.ndarray | None:
+    """The log probability of a row in each piece that is forecast, or of each row held out; None where none could be spared."""
+    if not held.any():
+        return None
+    if _forecasts(problem):
+        return forecast_scores(problem, candidate, fitted, rows, int(held.sum()))
+    return log_prob(fitted, problem.task, problem.X[held], problem.y[held])
+
+
+def forecast_scores(problem: Problem, candidate: Candidate, fitted: Any, rows: np.ndarray, horizon: int) -> np.ndarray | None:
+    """The mean log probability of each of the last pieces, forecast with the parameters as they were learned from all."""
+    order = rows[np.argsort(problem.X[rows, 0], kind="stable")]
+    X, y = problem.X[order], problem.y[order]
+    found = []
+    for origin in range(len(y) - ORIGINS * horizon, len(y), horizon):
+        if origin < FEW_ROWS:
+            continue
+        before = candidate.refit(fitted, X, np.where(np.arange(len(y)) < origin, y, np.nan))
+        piece = slice(origin, origin + horizon)
+        found.append(np.mean(log_prob(before, problem.task, X[piece], y[piece])))
+    return np.array(found) if found else None

@@ -1,0 +1,176 @@
+"""What there is to learn in a table: the task from the target, the shape from the inputs, seasons from the values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.signal import lombscargle
+
+from ...inputs.reading import few
+from ..model import TASKS
+from ..reading import MOST_LEVELS, SECONDS, Layout, as_floats, as_text, kind_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+TYPICAL_COUNT = 30.0  # whole numbers with a smaller median than this are taken for counts
+MOST_WAVES = 4000  # rows up to which every frequency is fitted to the rows as they are
+STEADY = 0.8  # part of the steps that are alike where rows are taken for a series
+CALENDAR = {"a day": 86400.0, "a week": 7 * 86400.0, "a year": 365.25 * 86400.0}  # in seconds
+FEW_CYCLES = 2  # that a season of the calendar must go through
+RESOLVED = 0.5  # cycles in the whole series by which two periods must differ to be told apart
+OVERTONES = 3  # waves that a season is made of, as far as it is taken away before a second is looked for
+SEASON = 0.25  # part of the variance, less the trend, that a wave must explain to be called a season
+
+
+class Problem(NamedTuple):
+    """What there is to learn: inputs in the units of the model, targets as numbers, and what is known of their shape."""
+
+    X: np.ndarray
+    y: np.ndarray
+    task: str
+    shape: str
+    classes: tuple[str, ...]
+    seed: int
+    calendar: Mapping[str, float] = {}  # the day, the week and the year in the units of the dates, if there are any
+
+
+def task_of(target: pl.Series, task: str = "auto") -> str:
+    """Regression, classification or counts, from the values of the target."""
+    if task not in ("auto", *TASKS):
+        raise ValueError(f"task must be auto or one of {', '.join(TASKS)}, got {task!r}")
+    if target.is_null().all():
+        raise ValueError(f"the target {target.name!r} has no value at all: choose another column")
+    kind = kind_of(target)
+    if kind == "date":
+        raise ValueError(f"the target {target.name!r} holds dates: a number, a count or a label is needed")
+    if kind == "category":
+        return _task_of_text(target, task)
+    values = as_floats(target)
+    seen = values[~np.isnan(values)]
+    whole = bool((seen == np.round(seen)).all())
+    if task == "counts" and (not whole or seen.min() < 0):
+        raise ValueError(
+            f"the target {target.name!r} holds {seen.min():g} … {seen.max():g}: counts are whole numbers from 0 on"
+        )
+    if task != "auto":
+        return task
+    if whole and len(np.unique(seen)) == 2:
+        return "classification"
+    return "counts" if whole and seen.min() >= 0 and np.median(seen) < TYPICAL_COUNT else "regression"
+
+
+def _task_of_text(target: pl.Series, task: str) -> str:
+    levels = sorted({value for value in as_text(target) if value is not None})
+    if task in ("regression", "counts"):
+        raise ValueError(
+            f"the target {target.name!r} holds text ({few(levels, 3)}): {task} needs numbers, or task classification"
+        )
+    if len(levels) > MOST_LEVELS:
+        raise ValueError(
+            f"the target {target.name!r} holds text with {len(levels)} different values ({few(levels, 3)}): "
+            f"a number, or a label with at most {MOST_LEVELS} values, is needed"
+        )
+    return "classification"
+
+
+def targets(series: pl.Series, task: str) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The target as numbers, NaN where there is none, and the names of classes."""
+    if task != "classification":
+        return as_floats(series), ()
+    text = as_text(series)
+    classes = tuple(sorted({value for value in text if value is not None}))
+    if len(classes) < 2:
+        raise ValueError(f"the target {series.name!r} is {classes[0]!r} everywhere: two labels at least are needed")
+    code = {name: float(c) for c, name in enumerate(classes)}
+    return np.array([np.nan if value is None else code[value] for value in text]), classes
+
+
+def layout_of(frame: pl.DataFrame, target: str, time_column: str | None) -> Layout:
+    """All columns but the target as inputs, or the time alone."""
+    chosen = frame if time_column is None else frame.select(time_column)
+    return Layout.of(chosen, leave_out=(target,))
+
+
+def shape_of(X: np.ndarray, layout: Layout, timed: bool = False) -> str:
+    """Whether rows are a series in time, places along a curve, cells of a grid, or a table without a layout.
+
+    One column is time when the user says so, when it holds dates, or when the rows stand in its order at even steps.
+    """
+    if X.shape[1] == 1:
+        return "series" if timed or layout.used[0].kind == "date" or _steady(np.diff(X[:, 0])) else "curve"
+    if X.shape[1] > 3 or any(column.kind == "category" for column in layout.used) or len(X) < 25:
+        return "table"
+    sizes = [len(np.unique(column)) for column in X.T]
+    full = min(sizes) >= 3 and np.prod(sizes, dtype=float) <= 1.5 * len(X)
+    return "grid" if full and len(np.unique(X, axis=0)) == len(X) else "table"
+
+
+def _steady(steps: np.ndarray) -> bool:
+    """Whether rows go forward, nearly always by the same step."""
+    return bool((steps > 0).all()) and float(np.mean(np.isclose(steps, np.median(steps), rtol=0.05))) > STEADY
+
+
+def calendar_of(layout: Layout) -> dict[str, float]:
+    """The day, the week and the year in the units of a column of dates."""
+    column = layout.used[0]
+    return {name: length / SECONDS[column.unit] for name, length in CALENDAR.items()} if column.kind == "date" else {}
+
+
+def seasons_of(t: np.ndarray, y: np.ndarray, calendar: Mapping[str, float] | None = None) -> dict[str, float]:
+    """The periods, by name, of the strongest wave and of one of the calendar that is strong in what the first leaves."""
+    order = np.argsort(t)
+    t, y = t[order], y[order]
+    if len(t) < 30 or np.ptp(t) == 0:
+        return {}
+    step, span = np.median(np.diff(t)), np.ptp(t)
+    known = {name: period for name, period in (calendar or {}).items() if 3 * step <= period <= span / FEW_CYCLES}
+    first = _season(t, y, list(known.values()))
+    if first is None:
+        return {}
+    rest = y - _waves(t, y, first, OVERTONES)
+    second = next((period for period in known.values() if period != first and _power(t, rest, period) > SEASON), None)
+    called = {period: name for name, period in known.items()}
+    return {called.get(period, f"{period:.4g}"): period for period in (first, second) if period is not None}
+
+
+def _season(t: np.ndarray, y: np.ndarray, known: list[float]) -> float | None:
+    """The period of the strongest wave that is gone through at least four times; a period of the calendar needs but two."""
+    span = float(np.ptp(t))
+    rest = y - np.polynomial.Legendre.fit(t, y, 5)(t)
+    if not np.std(rest) > 1e-9 * np.std(y):
+        return None
+    power = lambda cycles: lombscargle(t, rest, 2 * np.pi * cycles / span, normalize=True)
+    fine = _strongest(t, rest, power) + np.linspace(-0.2, 0.2, 41)
+    found = power(fine)
+    cycles = float(fine[np.argmax(found)])
+    if float(np.max(found)) > SEASON:
+        return next((period for period in known if abs(span / period - cycles) < RESOLVED), span / cycles)
+    return next((period for period in known if _power(t, y, period) > SEASON), None)
+
+
+def _power(t: np.ndarray, y: np.ndarray, period: float) -> float:
+    """The part of the variance beside a straight line that a plain wave of this period explains."""
+    rest = y - np.polynomial.Legendre.fit(t, y, 1)(t)
+    return 1 - float(np.var(rest - _waves(t, rest, period, 1)) / np.var(rest)) if np.ptp(rest) > 0 else 0.0
+
+
+def _waves(t: np.ndarray, y: np.ndarray, period: float, count: int) -> np.ndarray:
+    """What a wave of this period and its overtones explain of a series, beside a straight line."""
+    angle = 2 * np.pi * np.arange(1, count + 1) * t[:, None] / period
+    design = np.column_stack([np.cos(angle), np.sin(angle), np.ones(len(t)), t - t.mean()])
+    weights = np.linalg.lstsq(design, y)[0]
+    return design[:, : 2 * count] @ weights[: 2 * count]
+
+
+def _strongest(t: np.ndarray, rest: np.ndarray, power: Callable[[np.ndarray], np.ndarray]) -> float:
+    """How many cycles the strongest wave goes through; long series are counted into even cells first, for a fast transform."""
+    if len(t) <= MOST_WAVES:
+        coarse = np.arange(4.0, len(t) / 3, 0.2)
+        return float(coarse[np.argmax(power(coarse))])
+    cells, _ = np.histogram(t, bins=len(t), weights=rest)
+    spectrum = np.abs(np.fft.rfft(cells, n=4 * len(t)))[: 4 * len(t) // 3]
+    spectrum[:16] = 0.0  # less than four cycles, as the series is a quarter of what is transformed
+    return float(np.argmax(spectrum)) / 4

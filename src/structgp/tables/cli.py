@@ -1,0 +1,431 @@
+"""The command line: `structgp fit`, `predict`, `plan`, `report`, `changepoints`, `info` and `demo`.
+
+A command ends with 0 when all went well, 1 when the data or files are not what is needed (one line says what to do), and 2 when
+the command itself cannot be understood. With --json the answer is one JSON object on the standard output, and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .. import __version__
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from .model import TableModel
+
+EXPECTED = (ValueError, TypeError, OSError, MemoryError)  # what bad data and bad files raise; anything else is our mistake
+DURATIONS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+WIDTH = 100
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Makes everything that is drawn at random repeatable.")]
+Budget = Annotated[str, typer.Option("--budget", help="Time for comparing models, such as 60s, 5m or 1h.")]
+TargetOption = Annotated[str | None, typer.Option("--target", help="The column to be predicted; a picture needs none.")]
+TaskOption = Annotated[str, typer.Option("--task", help="auto, regression, classification or counts.")]
+TimeOption = Annotated[str | None, typer.Option("--time", help="Take this column as the only input.")]
+KernelOption = Annotated[str | None, typer.Option("--kernel", help='A kernel, as in "Matern52 + Periodic(period=1)*Matern32".')]
+StructureOption = Annotated[str, typer.Option("--structure", help="auto, dense, markov, additive, projection-pursuit …")]
+DataArgument = Annotated[Path, typer.Argument(help="A table: CSV, TSV or Parquet, gzipped or not; or a picture.")]
+ModelArgument = Annotated[Path, typer.Argument(help="A model that structgp fit has written.")]
+OutFolder = Annotated[Path, typer.Option("--out", help="The folder for the results.")]
+PredictionFile = Annotated[
+    Path | None, typer.Option("--out", help="The file for the predictions; without it they are printed.")
+]
+ReportFile = Annotated[Path, typer.Option("--out", help="The file for the report.")]
+ChangesFile = Annotated[Path | None, typer.Option("--out", help="The file for a report, such as changes.html.")]
+LevelOption = Annotated[float, typer.Option("--level", help="The probability that an interval holds.")]
+ValueOption = Annotated[str, typer.Option("--value", help="The column in which changes are looked for.")]
+OrderOption = Annotated[str | None, typer.Option("--time", help="The column that orders the rows.")]
+DemoArgument = Annotated[str, typer.Argument(help="co2, friedman, additive, nonstationary or sinc.")]
+VersionOption = Annotated[bool, typer.Option("--version", help="Print the version and stop.")]
+
+
+def _answers(command: Callable[..., dict[str, Any]]) -> Callable[..., None]:
+    """A command that prints its answer, as lines or as JSON, and says in one line what it could not do."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **options: Any) -> None:
+        as_json = options["as_json"]
+        try:
+            answer = command(*args, **options)
+        except EXPECTED as problem:
+            message = str(problem) or type(problem).__name__
+            print(
+                json.dumps({"error": message}) if as_json else f"structgp: {message}",
+                file=sys.stdout if as_json else sys.stderr,
+            )
+            raise typer.Exit(1) from None
+        if as_json:
+            print(json.dumps({name: _plain(value) for name, value in answer.items() if name != "text"}, ensure_ascii=False))
+        else:
+            print(answer["text"])
+
+    return run
+
+
+@app.callback(invoke_without_command=True)
+def main(version: VersionOption = False) -> None:
+    """Gaussian processes for tables: fit, predict, and see what was learned."""
+    if version:
+        print(f"structgp {__version__}")
+        raise typer.Exit(0)
+
+
+@app.command()
+@_answers
+def fit(
+    data: DataArgument,
+    target: TargetOption = None,
+    task: TaskOption = "auto",
+    time: TimeOption = None,
+    kernel: KernelOption = None,
+    structure: StructureOption = "auto",
+    out: OutFolder = Path("structgp-out"),
+    budget: Budget = "2m",
+    seed: SeedOption = 0,
+    as_json: AsJson = False,
+) -> dict[str, Any]:
+    """Learn a model of a column from the others; writes model.structgp, predictions.csv and report.html."""
+    from .reading import read_frame
+
+    seconds = seconds_of(budget)
+    _check_folder(out)
+    frame = read_frame(data)
+    target = _target(frame, target, time)
+    from .automatic import fit_table  # takes seconds, which a wrong name need not wait for
+
+    options = _options(task, time, kernel, structure, seconds, seed)
+    with _watching(as_json, seconds) as say:
+        model = fit_table(frame, target, say=say, **options)
+        return _finish(model, frame, out)
+
+
+@app.command()
+@_answers
+def predict(
+    model: ModelArgument,
+    data: DataArgument,
+    out: PredictionFile = None,
+    level: LevelOption = 0.95,
+    as_json: AsJson = False,
+) -> dict[str, Any]:
+    """Predict the rows of a table: mean and interval, or label and probabilities."""
+    from .model import load_table_model
+    from .reading import read_frame
+
+    fitted, frame = load_table_model(model), read_frame(data)
+    table = _with_predictions(fitted, frame, level)
+    if out is not None:
+        _write_csv(table, out)
+        return {"rows": table.height, "file": str(out), "text": f"{table.height} predictions in {out}"}
+    return {"rows": table.height, "predictions": table.to_dicts(), "text": table.write_csv().rstrip("\n")}
+
+
+@app.command()
+@_answers
+def plan(
+    data: DataArgument,
+    target: TargetOption = None,
+    task: TaskOption = "auto",
+    time: TimeOption = None,
+    kernel: KernelOption = None,
+    structure: StructureOption = "auto",
+    as_json: AsJson = False,
+) -> dict[str, Any]:
+    """Say what fit would try, what each algorithm would cost, and why not the others; nothing is learned."""
+    from .reading import read_frame
+
+    frame = read_frame(data)
+    target = _target(frame, target, time)
+    from .automatic import prepare  # takes seconds, which a wrong name need not wait for
+
+    ready = prepare(frame, target, **_options(task, time, kernel, structure, 120.0, 0))
+    problem = ready.problem
+    found = {one.name: _plan_in_words(one, len(problem.y)) for one in ready.candidates}
+    lines = [f"{frame.height} rows, {problem.task} of {target!r}, inputs form a {problem.shape}"]
+    lines += [*_columns_in_words(ready.layout), ""]
+    for name, text in found.items():
+        lines += [name, *(f"  {line}" for line in text.splitlines()), ""]
+    shape = {"rows": frame.height, "task": problem.task, "shape": problem.shape, "inputs": ready.layout.names}
+    return {**shape, "plans": found, "text": "\n".join(lines).rstrip()}
+
+
+@app.command()
+@_answers
+def info(model: ModelArgument, as_json: AsJson = False) -> dict[str, Any]:
+    """Say what a model file holds: inputs, parameters, scores."""
+    from .model import load_table_model
+
+    loaded = load_table_model(model)
+    return {**_facts(loaded), "text": _in_words(loaded)}
+
+
+@app.command()
+@_answers
+def report(
+    model: ModelArgument,
+    out: ReportFile = Path("report.html"),
+    as_json: AsJson = False,
+) -> dict[str, Any]:
+    """Write the report of a model again: one HTML file that needs no network."""
+    from .model import load_table_model
+    from .report import write_report
+
+    write_report(load_table_model(model), out)
+    return {"file": str(out), "text": f"the report is in {out}"}
+
+
+@app.command()
+@_answers
+def changepoints(
+    data: DataArgument,
+    value: ValueOption,
+    time: OrderOption = None,
+    out: ChangesFile = None,
+    as_json: AsJson = False,
+) -> dict[str, Any]:
+    """Find where the level or the spread of a series changes, with probabilities."""
+    from ..sklearn.detector import ChangePointDetector
+    from .reading import as_floats, find_column, kind_of, read_frame
+
+    frame = read_frame(data)
+    column = frame[find_column(frame, value, "column")]
+    if kind_of(column) != "number" or column.is_null().all():
+        raise ValueError(f"column {value!r} holds no numbers: changes are looked for in numbers")
+    if time is not None:
+        frame = frame.drop_nulls(find_column(frame, time, "time column")).sort(time)
+    detector = ChangePointDetector().fit(as_floats(frame[value]))
+    probability = detector.posterior_.change_probability
+    label = lambda row: str(row) if time is None else str(frame[time][row])
+    found = [
+        {"row": int(row), "at": label(int(row)), "probability": float(probability[row])} for row in detector.change_points_
+    ]
+    lines = [f"{frame.height} rows, {len(found)} change{'' if len(found) == 1 else 's'} in {value!r}"]
+    lines += [f"  {change['at']:<24} a change exactly here has probability {change['probability']:.2f}" for change in found]
+    written = {} if out is None else {"file": str(out)}
+    if out is not None:
+        _write_changes(frame, value, time, detector.change_points_, probability, out)
+        lines.append(f"the report is in {out}")
+    return {"rows": frame.height, "changes": found, **written, "text": "\n".join(lines)}
+
+
+@app.command()
+@_answers
+def demo(
+    name: DemoArgument = "co2",
+    out: OutFolder = Path("structgp-demo"),
+    budget: Budget = "30s",
+    seed: SeedOption = 0,
+    as_json: AsJson = False,
+) -> dict[str, Any]:
+    """Fit one of the data sets inside the package."""
+    import polars as pl
+
+    from ..datasets import load_dataset
+    from .automatic import fit_table
+
+    seconds = seconds_of(budget)
+    _check_folder(out)
+    data = load_dataset(name)
+    frame = pl.DataFrame({**dict(zip(data.names, data.X.T, strict=True)), data.target: data.y})
+    with _watching(as_json, seconds) as say:
+        model = fit_table(frame, data.target, say=say, budget=seconds, seed=seed)
+        answer = _finish(model, frame, out)
+    return {**answer, "about": data.about, "text": f"{data.about}\n\n{answer['text']}"}
+
+
+def seconds_of(text: str) -> float:
+    """A duration such as 60s, 5m, 1h or 90."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in DURATIONS else (text, "s")
+    try:
+        seconds = float(number) * DURATIONS[unit]
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"{text!r} is not a duration: write for instance 60s, 5m or 1h")
+    return seconds
+
+
+def _options(task: str, time: str | None, kernel: str | None, structure: str, budget: float, seed: int) -> dict[str, Any]:
+    from .expression import parse_kernel
+
+    make = None if kernel is None else lambda columns: parse_kernel(kernel, columns)
+    return {"task": task, "time_column": time, "kernel": make, "structure": structure, "budget": budget, "seed": seed}
+
+
+def _target(frame: pl.DataFrame, asked: str | None, time: str | None) -> str:
+    """The column to be predicted, once it and the time are found to be two columns of the table."""
+    from .reading import find_column, target_in
+
+    target = target_in(frame, asked)
+    if time is not None and find_column(frame, time, "time column") == target:
+        raise ValueError(f"{target!r} cannot be both the target and the time: choose two columns")
+    return target
+
+
+def _check_folder(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file: give the name of a folder")
+
+
+@contextlib.contextmanager
+def _watching(as_json: bool, budget: float) -> Iterator[Callable[[str, int, float | None], None]]:
+    """A bar with the time spent and the evidence reached: on a terminal, and nowhere else."""
+    if as_json or not sys.stderr.isatty():
+        yield lambda what, evaluation, evidence: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(20), TimeElapsedColumn(), TextColumn("{task.fields[found]}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=budget or None, found="")
+
+        def say(what: str, evaluation: int, evidence: float | None) -> None:
+            found = "" if evidence is None else f"evaluation {evaluation}, log evidence {evidence:.6g}"
+            bar.update(task, description=what, completed=min(bar.tasks[0].elapsed or 0.0, budget), found=found)
+
+        yield say
+
+
+def _finish(model: TableModel, frame: pl.DataFrame, out: Path) -> dict[str, Any]:
+    """Write the results of a fit, and say where they are."""
+    from .report import write_report
+
+    table = _with_predictions(model, frame, 0.95)
+    out.mkdir(parents=True, exist_ok=True)
+    files = {name: out / file for name, file in (("model", "model.structgp"), ("predictions", "predictions.csv"))}
+    files["report"] = out / "report.html"
+    model.save(files["model"])
+    _write_csv(table, files["predictions"])
+    write_report(model, files["report"])
+    written = {name: str(path) for name, path in files.items()}
+    lines = [_in_words(model), "", *(f"{name:<12} {path}" for name, path in written.items())]
+    return {**_facts(model), "files": written, "text": "\n".join(lines)}
+
+
+def _with_predictions(model: TableModel, frame: pl.DataFrame, level: float) -> pl.DataFrame:
+    """The columns that the model sees, what it was given as target if anything, and what it says."""
+    import polars as pl
+
+    if not 0 < level < 1:
+        raise ValueError(f"level is a probability between 0 and 1, got {level}")
+    found = model.predict(frame, level)
+    kept = [column.name for column in model.layout.used] + ([model.target] if model.target in frame.columns else [])
+    said = [pl.Series(f"{model.target}_{name}", values.tolist()) for name, values in found.items()]
+    return frame.select(kept).with_columns(said)
+
+
+def _write_changes(frame: pl.DataFrame, value: str, time: str | None, changes: Any, probability: Any, out: Path) -> None:
+    """The report of a series that changes."""
+    import numpy as np
+
+    from .reading import as_floats, kind_of, look
+    from .report import ChangingSeries, write_change_report
+
+    y = as_floats(frame[value])
+    x: Any = np.arange(float(len(y)))
+    written = None
+    if time is not None and kind_of(frame[time]) != "category":
+        column = look(frame[time])
+        x, written = column.numbers(frame[time])[:, 0], column.written if column.kind == "date" else None
+    write_change_report(ChangingSeries(value, time or "row", x, y, changes, probability, written), out)
+
+
+def _write_csv(table: pl.DataFrame, path: Path) -> None:
+    from .model import replacing
+
+    with replacing(path) as temporary:
+        table.write_csv(temporary)
+
+
+def _facts(model: TableModel) -> dict[str, Any]:
+    """What is known of a model, for scripts."""
+    parameters: dict[str, Any] = model.fitted.gp.parameters() if hasattr(model.fitted, "gp") else {}
+    return {
+        "task": model.task,
+        "target": model.target,
+        "rows": model.rows,
+        "shape": model.shape,
+        "inputs": model.layout.names,
+        "classes": list(model.classes),
+        "log_evidence": float(model.fitted.log_evidence),
+        "parameters": {name: _plain(value) for name, value in parameters.items()},
+        "candidates": [vars(trial) for trial in model.trials],
+        "held_out": model.evaluation.kind,
+        "scores": model.evaluation.scores,
+        "score_intervals": model.evaluation.intervals,
+        "notes": list(model.notes),
+    }
+
+
+def _in_words(model: TableModel) -> str:
+    """What is known of a model, for people."""
+    from .report.sections import score_rows
+    from .report.words import forecast_rows, headline, parts_of
+
+    lines = [f"{model.task} of {model.target!r} from {model.rows} rows, inputs form a {model.shape}"]
+    lines += _columns_in_words(model.layout)
+    lines += [f"note: {note}" for note in model.notes]
+    compared = "forecast" if model.shape == "series" else "held out"
+    lines += ["", f"{'candidates':<58}log evidence   {compared:>8}   seconds"]
+    for trial in model.trials:
+        numbers = trial.note or f"{trial.log_evidence:>12.5g}   {_number(trial.held_out):>8}   {trial.seconds:>7.1f}"
+        lines.append(f"{'* ' if trial.chosen else '  '}{trial.name[:54]:<54}  {numbers}")
+    if hasattr(model.fitted, "plan"):
+        lines += ["", "plan", *(f"  {line}" for line in str(model.fitted.plan).splitlines())]
+    learned = [f"  {part.name}: {part.learned}" for part in parts_of(model)]
+    lines += ["", "learned", *learned] if learned else []
+    lines += _aligned(f"scores on {model.evaluation.kind} (with 90 % intervals)", score_rows(model))
+    lines += _aligned("forecast", forecast_rows(model))
+    return "\n".join([*lines, "", headline(model), "", model.fitted.summary()])
+
+
+def _aligned(title: str, rows: list[list[str]]) -> list[str]:
+    """A table as lines, under a title; nothing where there is none."""
+    if not rows:
+        return []
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    line = lambda row: "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+    return ["", title, *map(line, rows)]
+
+
+def _plan_in_words(candidate: Any, rows: int) -> str:
+    if candidate.plan is None:
+        return "time and memory grow with the number of rows"
+    on = f"on {candidate.rows} of {rows} rows, drawn at random\n" if candidate.rows else ""
+    return on + str(candidate.plan)
+
+
+def _columns_in_words(layout: Any) -> list[str]:
+    return [f"  {column.name:<20} {column.describe()}"[:WIDTH] for column in layout.columns]
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: arrays as lists, numbers that are not finite as null."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

@@ -1,0 +1,179 @@
+"""A model of a table: a fitted process, how the columns became numbers, and how good it was on rows it had not seen."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import files
+from .reading import Layout
+
+if TYPE_CHECKING:
+    import polars as pl
+
+KEY = "table"  # under which the description of the table stands in a model file
+TASKS = ("regression", "classification", "counts")
+LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # at which intervals are checked
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A candidate that was tried, with its log evidence and the mean log probability of rows it forecast, or why it was not."""
+
+    name: str
+    log_evidence: float | None = None
+    held_out: float | None = None
+    seconds: float = 0.0
+    chosen: bool = False
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """Rows that were held out: what was seen there and what was said of it.
+
+    Of labels, `mean` is the probability of the second of two classes, or of the class that was said where there are more.
+    """
+
+    kind: str  # "the last rows", "random rows", or "" when none could be spared
+    y: tuple[float, ...] = ()
+    mean: tuple[float, ...] = ()
+    sd: tuple[float, ...] = ()
+    scores: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)  # by method, then by score
+    intervals: dict[str, dict[str, tuple[float, float]]] = dataclasses.field(default_factory=dict)  # 90 % of each score
+    covered: tuple[float, ...] = ()  # part of the rows inside intervals of each of LEVELS
+    pit: tuple[float, ...] = ()  # part of the rows in each tenth of the probability integral transform
+    label: tuple[int, ...] = ()  # the class that was said, where there are classes
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TableModel:
+    """A fitted process over the columns of a table."""
+
+    fitted: Any
+    layout: Layout
+    task: str
+    target: str
+    center: np.ndarray
+    scale: np.ndarray
+    rows: int
+    shape: str = "table"  # "series", "grid" or "table"
+    classes: tuple[str, ...] = ()
+    trials: tuple[Trial, ...] = ()
+    evaluation: Evaluation = dataclasses.field(default_factory=lambda: Evaluation(""))
+    notes: tuple[str, ...] = ()
+
+    def inputs(self, frame: pl.DataFrame) -> np.ndarray:
+        """The rows of a table as the process sees them."""
+        return (self.layout.numbers(frame) - self.center) / self.scale
+
+    def predict(self, frame: pl.DataFrame, level: float = 0.95) -> dict[str, np.ndarray]:
+        """Predictions for the rows of a table, by name: mean and interval, or label and probabilities; NaN without inputs."""
+        X = self.inputs(frame)
+        known = np.isfinite(X).all(axis=1)
+        found = predict_rows(self.fitted, self.task, X[known], self.classes, level)
+        return {name: _spread_out(values, known) for name, values in found.items()}
+
+    def save(self, path: Any) -> None:
+        """Write the model to one file that `load_table_model` and `structgp.load` read."""
+        from safetensors import safe_open
+        from safetensors.numpy import save
+
+        with tempfile.TemporaryDirectory() as folder:
+            plain = Path(folder) / "model"
+            files.save(self.fitted, plain)
+            with safe_open(plain, framework="np") as container:
+                metadata = {**container.metadata(), KEY: json.dumps(self._described())}
+                tensors = {name: container.get_tensor(name) for name in container.keys()}  # noqa: SIM118 (not a dict)
+        with replacing(path) as temporary:
+            temporary.write_bytes(save(tensors, metadata))
+
+    def _described(self) -> dict[str, Any]:
+        plain = ("task", "target", "rows", "shape", "classes", "notes")
+        return {
+            **{name: getattr(self, name) for name in plain},
+            "layout": self.layout.to_json(),
+            "center": self.center.tolist(),
+            "scale": self.scale.tolist(),
+            "trials": [dataclasses.asdict(trial) for trial in self.trials],
+            "evaluation": dataclasses.asdict(self.evaluation),
+        }
+
+
+def load_table_model(path: Any) -> TableModel:
+    """Read the model of a table that `TableModel.save` wrote."""
+    from safetensors import safe_open
+
+    fitted = files.load(path)
+    with safe_open(path, framework="np") as container:
+        text = container.metadata().get(KEY)
+    if text is None:
+        raise ValueError(f"{path} holds a model without a table: it was saved in Python, so load it there with structgp.load")
+    try:
+        described = json.loads(text)
+        return TableModel(
+            fitted,
+            Layout.from_json(described["layout"]),
+            described["task"],
+            described["target"],
+            np.asarray(described["center"], dtype=float),
+            np.asarray(described["scale"], dtype=float),
+            int(described["rows"]),
+            described["shape"],
+            tuple(described["classes"]),
+            tuple(Trial(**trial) for trial in described["trials"]),
+            Evaluation(**{**described["evaluation"], **_tuples(described["evaluation"])}),
+            tuple(described["notes"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(f"{path} is damaged or was changed: its table cannot be read. Fit the model again") from None
+
+
+def _tuples(evaluation: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(values) for name, values in evaluation.items() if isinstance(values, list)}
+
+
+def predict_rows(fitted: Any, task: str, X: np.ndarray, classes: tuple[str, ...], level: float) -> dict[str, np.ndarray]:
+    """What is said of new rows: mean, sd and interval of an observation, or the label and the probability of each class."""
+    prediction = fitted.predict(X)
+    if task == "classification":
+        p = prediction.probability
+        p = np.stack([1 - p, p], axis=1) if p.ndim == 1 else p
+        label = np.asarray(classes, dtype=object)[np.argmax(p, axis=1)]
+        return {"label": label, **{f"probability_{name}": p[:, c] for c, name in enumerate(classes)}}
+    observed = prediction.observed
+    lower, upper = prediction.interval(level)
+    return {"mean": observed.mean, "sd": observed.sd, "lower": lower, "upper": upper}
+
+
+def _spread_out(values: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Values for the rows whose inputs are known, and nothing for the others."""
+    text = values.dtype == object
+    whole = np.full(len(known), None if text else np.nan, dtype=object if text else float)
+    whole[known] = values
+    return whole
+
+
+@contextmanager
+def replacing(path: Any) -> Iterator[Path]:
+    """A temporary file beside `path` that takes its place when all went well, and is gone otherwise."""
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise ValueError(f"{path} is a folder: give the name of a file")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"the folder {target.parent} does not exist: make it first, or write elsewhere")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,124 @@
+"""The report of a model: one HTML file that needs no network, in dark and light, for screens, phones and paper."""
+
+from __future__ import annotations
+
+import html
+import importlib.resources
+import json
+from typing import Any
+
+from ... import __version__
+from ..model import TableModel, replacing
+from .changes import ChangingSeries, change_figures, change_headline, segment_rows
+from .figures import Figure
+from .sections import about_components, component_figures, confusion_rows, error_figures, fit_figures, score_rows, trial_rows
+from .words import forecast_rows, headline, parts_of
+
+
+def write_report(model: TableModel, path: Any) -> None:
+    """Write the report of a model to one HTML file."""
+    _write(render(model), path)
+
+
+def write_change_report(series: ChangingSeries, path: Any) -> None:
+    """Write the report of the changes in a series to one HTML file."""
+    sheet = Sheet()
+    sheet.figures("Series and changes", change_figures(series))
+    sheet.table("Segments", segment_rows(series))
+    _write(sheet.page(f"Changes in {series.name}", change_headline(series)), path)
+
+
+def _write(page: str, path: Any) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+def render(model: TableModel) -> str:
+    """The report of a model as HTML."""
+    held = f"on {model.evaluation.kind}, which the model had not been given" if model.evaluation.kind else ""
+    columns = [[column.name, column.describe()] for column in model.layout.columns]
+    sheet = Sheet()
+    sheet.figures("Data and fit", fit_figures(model))
+    sheet.table("Forecast", forecast_rows(model))
+    sheet.table(f"Scores {held}", score_rows(model), "In brackets: the interval that holds the score with 90 % probability.")
+    sheet.table("Which class was taken for which", confusion_rows(model))
+    sheet.figures("Residuals and calibration", error_figures(model))
+    sheet.figures("Components", component_figures(model), about_components(model))
+    sheet.table("What was learned", [["part", ""], *map(list, parts_of(model))])
+    sheet.table("The table", [["column", "what it is"], *columns])
+    sheet.table("Candidates", trial_rows(model))
+    sheet.text("Plan", str(getattr(model.fitted, "plan", "")))
+    sheet.text("Parameters", model.fitted.summary())
+    sheet.text("How to predict", how_to_predict(model))
+    inputs = "1 input" if len(model.layout.names) == 1 else f"{len(model.layout.names)} inputs"
+    lead = f"{model.task.capitalize()} from {model.rows} rows and {inputs}, which form a {model.shape}."
+    return sheet.page(f"Model of {model.target}", " ".join([lead, headline(model), *(f"{note}." for note in model.notes)]))
+
+
+class Sheet:
+    """Sections of a page, and the figures in them."""
+
+    def __init__(self) -> None:
+        self.sections: list[str] = []
+        self.drawn: list[Figure] = []
+
+    def figures(self, title: str, found: list[Figure], about: str = "") -> None:
+        """A section of figures, each with a drawing that needs no script."""
+        parts = []
+        for figure in found:
+            number = len(self.drawn)
+            self.drawn.append(figure)
+            parts.append(
+                f'<figure><figcaption>{html.escape(figure.title)}</figcaption><div class="plot" id="plot{number}">'
+                f"{figure.svg()}</div></figure>"
+            )
+        self._section(title, about, f'<div class="figures">{"".join(parts)}</div>' if parts else "")
+
+    def table(self, title: str, rows: list[list[str]], about: str = "") -> None:
+        """A section with a table, whose header is the first row."""
+        self._section(title, about if len(rows) > 1 else "", _table(rows))
+
+    def text(self, title: str, text: str) -> None:
+        """A section of text as it is."""
+        self._section(title, "", f"<pre>{html.escape(text)}</pre>" if text else "")
+
+    def _section(self, title: str, about: str, content: str) -> None:
+        said = f"<p>{html.escape(about)}</p>" if about else ""
+        if content or said:
+            self.sections.append(f"<section><h2>{html.escape(title.strip())}</h2>{said}{content}</section>")
+
+    def page(self, title: str, lead: str) -> str:
+        """The whole page."""
+        from plotly.offline import get_plotlyjs
+
+        own = importlib.resources.files(__name__)
+        data = json.dumps([figure.plotly() for figure in self.drawn], allow_nan=False).replace("</", "<\\/")
+        title = html.escape(title)
+        return (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{title}</title><style>{own.joinpath('style.css').read_text()}</style></head><body><main>"
+            f"<h1>{title}</h1><p>{html.escape(lead)}</p>{''.join(self.sections)}<footer>structgp {__version__}</footer></main>"
+            f'<script type="application/json" id="figures">{data}</script><script>{get_plotlyjs()}</script>'
+            f"<script>{own.joinpath('plots.js').read_text()}</script></body></html>"
+        )
+
+
+def how_to_predict(model: TableModel) -> str:
+    """The commands that predict new rows, in the shell and in Python."""
+    used = [column.name for column in model.layout.used]
+    return (
+        "structgp predict model.structgp NEW.csv --out predictions.csv\n\n"
+        "from structgp.tables.model import load_table_model\n"
+        "from structgp.tables.reading import read_frame\n"
+        'load_table_model("model.structgp").predict(read_frame("NEW.csv"))\n\n'
+        f"NEW.csv needs the column{'' if len(used) == 1 else 's'} {', '.join(used)}."
+    )
+
+
+def _table(rows: list[list[str]]) -> str:
+    if len(rows) < 2:
+        return ""
+    line = lambda row, cell: "<tr>" + "".join(f"<{cell}>{html.escape(str(value))}</{cell}>" for value in row) + "</tr>"
+    body = "".join(line(row, "td") for row in rows[1:])
+    return f'<div class="wide"><table><thead>{line(rows[0], "th")}</thead><tbody>{body}</tbody></table></div>'

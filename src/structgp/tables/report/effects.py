@@ -1,0 +1,82 @@
+"""What each column does to the target: the functions of a sum, or what a model says along one column while the others stay.
+
+Of several classes it is how far a column moves their probabilities.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from ...models.additive.model import FittedAdditive
+from ...models.pursuit.model import FittedProjectionPursuit
+from ..model import TableModel
+
+PLACES = 60  # at which an effect is drawn
+LITTLE = 0.02  # an effect that is a smaller part of the largest is none
+REACH = 2.0  # standard deviations of a column, both ways
+
+
+class Effect(NamedTuple):
+    """A function of one column in its own units, how much it moves the target, and whether that may be nothing at all.
+
+    Of several classes it is the probability of the one that moves most.
+    """
+
+    name: str
+    x: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
+    size: float
+    off: bool = False
+    label: str = ""  # the class, where there are several
+
+
+@functools.lru_cache(maxsize=1)
+def effects_of(model: TableModel) -> tuple[Effect, ...]:
+    """The effects of the columns of a table, the largest first; none where a model has no function for each."""
+    fitted = model.fitted
+    if model.shape != "table" or isinstance(fitted, FittedProjectionPursuit):
+        return ()
+    found = _functions(model) if isinstance(fitted, FittedAdditive) else _along(model)
+    return tuple(sorted(found, key=lambda effect: -effect.size))
+
+
+def _functions(model: TableModel) -> list[Effect]:
+    """The functions of a sum."""
+    units = zip(model.fitted.components(), model.layout.names, model.center, model.scale, strict=True)
+    return [
+        Effect(name, part.x * scale + center, part.mean, part.sd, part.effect, part.switched_off)
+        for part, name, center, scale in units
+    ]
+
+
+def _along(model: TableModel) -> list[Effect]:
+    """What is said along each column while the others stay at their mean."""
+    D = len(model.center)
+    x = np.linspace(-REACH, REACH, PLACES)
+    rows = np.zeros((D, PLACES, D))
+    rows[np.arange(D), :, np.arange(D)] = x
+    prediction = model.fitted.predict(rows.reshape(-1, D))
+    weight = np.exp(-0.5 * x**2) / np.sum(np.exp(-0.5 * x**2))  # places near the mean of a column hold more of its rows
+    if len(model.classes) > 2:
+        mean = prediction.probability.reshape(D, PLACES, -1)
+        sd, chosen = np.zeros((D, PLACES)), np.argmax(_spread(mean, weight), axis=1)
+        mean, labels = mean[np.arange(D), :, chosen], [model.classes[c] for c in chosen]
+    else:
+        mean, sd = (np.asarray(values).reshape(D, -1) for values in (prediction.mean, prediction.sd))
+        labels = [""] * D
+    size = _spread(mean[:, :, None], weight)[:, 0]
+    units = zip(model.layout.names, model.center, model.scale, labels, strict=True)
+    return [
+        Effect(name, x * scale + center, mean[d], sd[d], float(size[d]), bool(size[d] < LITTLE * size.max()), label)
+        for d, (name, center, scale, label) in enumerate(units)
+    ]
+
+
+def _spread(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The standard deviation of values (D, places, classes) along the places."""
+    mean = np.einsum("dpc,p->dc", values, weight)
+    return np.sqrt(np.einsum("dpc,p->dc", (values - mean[:, None]) ** 2, weight))

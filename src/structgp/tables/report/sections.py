@@ -1,0 +1,251 @@
+"""What a report shows of a model: figures of the fit, its parts and its errors, from the model alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...inputs.reading import few
+from ...models.additive.model import FittedAdditive
+from ...models.pursuit.model import FittedProjectionPursuit
+from ..model import LEVELS, TableModel
+from .effects import Effect, effects_of
+from .figures import Figure, Trace
+from .words import parts_of, shown
+
+PLACES = 800  # at which a curve is drawn
+MOST_COLUMNS = 12  # effects of columns that are drawn, the largest first
+LINES = ("series", "curve")  # shapes with one input
+
+
+def fit_figures(model: TableModel) -> list[Figure]:
+    """Data and fit: a curve with bands, pictures of a grid, or what was said against what was seen."""
+    if model.shape in LINES and model.task != "classification":
+        end = "The end of the series and the forecast"
+        return [_curve(model, "Data and fit"), *([_curve(model, end, 0.8)] if model.shape == "series" else [])]
+    if model.shape in LINES and len(model.classes) == 2:
+        return [_probability(model)]
+    if model.shape == "grid" and len(model.center) == 2 and len(model.classes) <= 2:
+        return _pictures(model)
+    seen = model.evaluation
+    if not seen.sd:
+        return []
+    y, mean = np.asarray(seen.y), np.asarray(seen.mean)
+    ends = np.array([min(y.min(), mean.min()), max(y.max(), mean.max())])
+    traces = (Trace("points", mean, y, "rows held out"), Trace("guide", ends, ends, "equal"))
+    return [Figure("Predicted and observed", f"predicted {model.target}", f"observed {model.target}", traces)]
+
+
+def _places(model: TableModel, begin: float = 0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The training data of a series from some part on, and places from there to a little after its end."""
+    t, y = np.asarray(model.fitted.inputs.points)[:, 0], np.asarray(model.fitted.data.y)[:, 0]
+    span = float(np.ptp(t)) or 1.0
+    first, beyond = t.min() + begin * span, 0.1 * span if model.shape == "series" else 0.0
+    return t[t >= first], y[t >= first], np.linspace(first, t.max() + beyond, PLACES)
+
+
+def _written(model: TableModel) -> Any:
+    """How places of a line are written: dates as dates."""
+    column = model.layout.used[0]
+    return column.written if column.kind == "date" else None
+
+
+def _axis_name(model: TableModel, column: int = 0) -> str:
+    used = model.layout.used
+    return used[column].name if column < len(used) else model.layout.names[column]
+
+
+def _curve(model: TableModel, title: str, begin: float = 0.0) -> Figure:
+    """Data, mean and band, from some part of the series on."""
+    t, y, places = _places(model, begin)
+    prediction = model.fitted.predict(places)
+    lower, upper = prediction.interval(0.95)
+    traces = (
+        Trace("band", places, lower, "95 % band", upper=upper),
+        Trace("points", t, y, "data"),
+        Trace("line", places, prediction.observed.mean, "mean"),
+    )
+    return Figure(title, _axis_name(model), model.target, traces, _written(model))
+
+
+def _probability(model: TableModel) -> Figure:
+    t, y, places = _places(model)
+    traces = (Trace("points", t, y, "labels"), Trace("line", places, model.fitted.predict(places).probability, "probability"))
+    return Figure("Labels and probability", _axis_name(model), f"probability of {model.classes[1]}", traces, _written(model))
+
+
+def _pictures(model: TableModel) -> list[Figure]:
+    """The data on the grid, the mean and the standard deviation."""
+    points, y = np.asarray(model.fitted.inputs.points), np.asarray(model.fitted.data.y)[:, 0]
+    (rows, row), (columns, column) = (np.unique(points[:, d], return_inverse=True) for d in (0, 1))
+    seen = np.full((len(rows), len(columns)), np.nan)
+    seen[row, column] = y
+    mesh = np.stack([part.ravel() for part in np.meshgrid(rows, columns, indexing="ij")], axis=1)
+    prediction = model.fitted.predict(mesh)
+    if model.task == "classification":
+        parts = {f"Probability of {model.classes[1]}": prediction.probability}
+    else:
+        parts = {"Mean": prediction.observed.mean, "Standard deviation of a new value": prediction.observed.sd}
+    panels = {"Data": seen, **{title: values.reshape(seen.shape) for title, values in parts.items()}}
+    across, down = _axis_name(model, 1), _axis_name(model, 0)
+    image = lambda values: (Trace("image", columns, rows, values=values),)
+    is_row = down.lower() == "row"
+    return [Figure(title, across, down, image(values), downwards=is_row) for title, values in panels.items()]
+
+
+def component_figures(model: TableModel) -> list[Figure]:
+    """The parts of the model, each by itself, with bands of two standard deviations."""
+    fitted = model.fitted
+    if isinstance(fitted, FittedProjectionPursuit):
+        return _projections(model)
+    if model.shape == "table":
+        found = [effect for effect in effects_of(model) if not effect.off][:MOST_COLUMNS]
+        return [_effect(effect) for effect in found]
+    terms = getattr(getattr(fitted, "kernel", None), "terms", ())
+    if model.shape not in LINES or len(terms) < 2 or len(model.classes) > 2:
+        return []
+    _, _, places = _places(model)
+    named = zip(parts_of(model), range(len(terms)), strict=False)
+    parts = [(part.name[:1].upper() + part.name[1:], fitted.predict(places, part=i)) for part, i in named]
+    return [_band(name, places, part.mean, part.sd, _axis_name(model), _written(model)) for name, part in parts]
+
+
+def _projections(model: TableModel) -> list[Figure]:
+    """For each projection the function along it and the weights of the columns, those that move the sum most first."""
+    fitted = model.fitted
+    kept = tuple(name for name, used in zip(model.layout.names, fitted.units.kept, strict=True) if used)
+    found: list[Figure] = []
+    components = fitted.additive.components()
+    y = fitted.units.y_scale
+    for m in sorted(range(len(components)), key=lambda m: -components[m].effect)[: MOST_COLUMNS // 2]:
+        part, u = components[m], fitted.directions[m]
+        found.append(_band(f"Function of projection {m + 1}", part.x, y * part.mean, y * part.sd, f"projection {m + 1}"))
+        bars = Trace("bars", np.arange(len(u)), u, labels=kept)
+        found.append(Figure(f"Weights of projection {m + 1}", "column", "weight (columns in standard units)", (bars,)))
+    return found
+
+
+def _effect(effect: Effect) -> Figure:
+    if not effect.label:
+        return _band(effect.name, effect.x, effect.mean, effect.sd, effect.name)
+    line = Trace("line", effect.x, effect.mean)
+    return Figure(effect.name, effect.name, f"probability of {effect.label}", (line,))
+
+
+def _band(title: str, x: np.ndarray, mean: np.ndarray, sd: np.ndarray, x_title: str, written: Any = None) -> Figure:
+    traces = (Trace("band", x, mean - 2 * sd, upper=mean + 2 * sd), Trace("line", x, mean))
+    return Figure(title, x_title, "effect", traces, written)
+
+
+def about_components(model: TableModel) -> str:
+    """What the figures of the parts show, and what was left out."""
+    fitted = model.fitted
+    effects = effects_of(model)
+    if effects:
+        off = [effect.name for effect in effects if effect.off]
+        others = "" if isinstance(fitted, FittedAdditive) else ", while the others stay at their mean"
+        behind = {"classification": " on the scale of log odds", "counts": " in the logarithm of the mean"}.get(model.task, "")
+        none = f" No effect was found of {few(off, 20)}." if off else ""
+        if len(model.classes) > 2:
+            return f"The probability of the class that a column moves most, while the others stay at their mean.{none}"
+        return f"The effect of each column{behind}{others}; the largest first.{none}"
+    if model.shape in LINES and len(getattr(getattr(fitted, "kernel", None), "terms", ())) > 1:
+        return "The bands hold what the data cannot tell apart, such as the level of a season and that of a trend."
+    return ""
+
+
+def error_figures(model: TableModel) -> list[Figure]:
+    """Residuals and calibration on the rows held out."""
+    seen = model.evaluation
+    if not seen.y:
+        return []
+    if model.task == "classification":
+        return [_reliability(model)]
+    y, mean = np.asarray(seen.y), np.asarray(seen.mean)
+    ends = np.array([mean.min(), mean.max()])
+    traces = (Trace("points", mean, y - mean), Trace("guide", ends, 0 * ends))
+    return [
+        Figure("Residuals", f"predicted {model.target}", "residual", traces),
+        *_transform(seen.pit),
+        *_coverage(seen.covered),
+    ]
+
+
+def _transform(pit: tuple[float, ...]) -> list[Figure]:
+    """The probability integral transform, where it was kept."""
+    if not pit:
+        return []
+    even = 1 / len(pit)
+    traces = (
+        Trace("bars", even * (0.5 + np.arange(len(pit))), np.array(pit)),
+        Trace("guide", np.array([0.0, 1.0]), np.full(2, even), "calibrated"),
+    )
+    title = "Calibration: probability integral transform"
+    return [Figure(title, "predicted probability of a smaller value", "part of the rows", traces)]
+
+
+def _coverage(covered: tuple[float, ...]) -> list[Figure]:
+    if not covered:
+        return []
+    asked = np.array(LEVELS)
+    traces = (Trace("line", asked, np.array(covered), "found"), Trace("guide", asked, asked, "asked for"))
+    return [Figure("Calibration: coverage of intervals", "probability of the interval", "part of the rows inside", traces)]
+
+
+def _reliability(model: TableModel) -> Figure:
+    """How often a label was right that was given some probability: the second of two classes, or the one said of several."""
+    seen, p = np.asarray(model.evaluation.y), np.asarray(model.evaluation.mean)
+    two = len(model.classes) == 2
+    right = seen if two else seen == np.asarray(model.evaluation.label)
+    bins = np.clip((p * 5).astype(int), 0, 4)
+    said = np.array([p[bins == b].mean() for b in range(5) if (bins == b).any()])
+    found = np.array([right[bins == b].mean() for b in range(5) if (bins == b).any()])
+    ends = np.array([0.0, 1.0])
+    traces = (Trace("points", said, found, "rows held out"), Trace("guide", ends, ends, "calibrated"))
+    of = model.classes[1] if two else "the class that was said"
+    return Figure("Calibration", f"predicted probability of {of}", "part of the rows", traces)
+
+
+def score_rows(model: TableModel) -> list[list[str]]:
+    """The table of scores with their 90 % intervals, its header first; empty when no row could be spared."""
+    scores, intervals = model.evaluation.scores, model.evaluation.intervals
+    if not scores:
+        return []
+    names = list(scores["this model"])
+
+    def cell(method: str, name: str) -> str:
+        ends = intervals.get(method, {}).get(name)
+        between = "" if ends is None else "\N{NO-BREAK SPACE}…\N{NO-BREAK SPACE}".join(shown(end, name) for end in ends)
+        around = f" ({between})" if between else ""
+        return f"{shown(scores[method][name], name)}{around}"
+
+    return [["", *names], *([method, *(cell(method, name) for name in names)] for method in scores)]
+
+
+def confusion_rows(model: TableModel) -> list[list[str]]:
+    """How often each class was taken for which, on the rows held out that were kept; its header first."""
+    seen = model.evaluation
+    if not seen.label:
+        return []
+    found = np.zeros((len(model.classes),) * 2, dtype=int)
+    np.add.at(found, (np.asarray(seen.y, dtype=int), np.asarray(seen.label, dtype=int)), 1)
+    rows = [[name, *map(str, counts)] for name, counts in zip(model.classes, found.tolist(), strict=True)]
+    return [["observed, and taken for …", *model.classes], *rows]
+
+
+def trial_rows(model: TableModel) -> list[list[str]]:
+    """The table of candidates, its header first."""
+    number: Any = lambda value: "" if value is None else f"{value:.5g}"
+    compared = "log probability of a forecast row" if model.shape == "series" else "log probability of a row held out"
+    rows = [
+        [
+            ("★ " if trial.chosen else "") + trial.name,
+            number(trial.log_evidence),
+            number(trial.held_out),
+            f"{trial.seconds:.1f}" if trial.seconds else "",
+            trial.note,
+        ]
+        for trial in model.trials
+    ]
+    return [["candidate", "log evidence", compared, "seconds", ""], *rows]

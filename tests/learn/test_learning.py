@@ -1,0 +1,207 @@
+import io
+import sys
+import threading
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import structgp as sg
+import zoo
+from reference import slope
+from structgp.learn import maximise as climbing
+from structgp.learn.evidence import Objective
+from structgp.parameters.tree import free_vector
+
+X, Y = zoo.X[1], zoo.Y[1]
+GP = sg.GP(sg.Matern52(), sg.Gaussian(0.1))
+
+
+def values(fitted):
+    return {name: float(value) for name, value in fitted.gp.parameters().items()}
+
+
+def test_the_end_is_a_maximum():
+    fitted = GP.fit(X, Y, restarts=0)
+    log_evidence = lambda theta: GP.replace(dict(zip(GP.parameters(), np.exp(theta), strict=True))).log_evidence(X, Y)
+    theta = free_vector(fitted.gp)
+    assert np.abs(slope(log_evidence, theta, 1e-3)).max() < 1e-3 * zoo.N
+    assert fitted.log_evidence == pytest.approx(log_evidence(theta), rel=1e-12)
+    assert fitted.log_evidence > GP.log_evidence(X, Y) + 1
+
+
+def test_the_account_of_how_it_ended():
+    learning = GP.fit(X, Y, restarts=2, seed=3).learning
+    assert learning.converged
+    assert learning.gradient_norm < 1e-4
+    assert learning.evaluations > 10
+    assert 0 < learning.seconds < 60
+    assert learning.restarts == 2
+    assert learning.spread >= 0
+    assert learning.at_bound == ()
+    assert "converged after" in str(learning)
+    assert "2 restarts ended within" in str(learning)
+    assert GP.condition(X, Y).learning is None
+
+
+def test_map_moves_to_the_prior():
+    """log evidence + log prior is stationary at the end, and a sharp prior wins."""
+    prior = sg.LogNormal(np.log(3.0), 0.01)
+    fitted = sg.GP(sg.Matern52().with_prior(lengthscale=prior), sg.Gaussian(0.1)).fit(X, Y, restarts=1)
+    assert values(fitted)["kernel.lengthscale"] == pytest.approx(3.0, rel=0.03)
+    assert fitted.learning.objective == pytest.approx(
+        fitted.log_evidence + float(prior.log_prob(values(fitted)["kernel.lengthscale"])), rel=1e-6
+    )
+    assert fitted.learning.gradient_norm < 1e-4
+
+
+def test_a_prior_that_reaches_beyond_the_support():
+    """Draws that are no lengthscale are no start."""
+    fitted = sg.GP(sg.Matern52().with_prior(lengthscale=sg.Normal(0.0, 1.0)), sg.Gaussian(0.1)).fit(X, Y, restarts=6, seed=1)
+    assert np.isfinite(fitted.learning.objective)
+    assert fitted.learning.converged
+
+
+def test_fixed_tied_and_bounded_parameters():
+    kernel = sg.Matern52(sg.fixed(0.7)) + sg.Matern32(2.0).with_bounds(lengthscale=(1.5, 2.5))
+    kernel = kernel.tie("terms[0].variance", "terms[1].variance")
+    fitted = sg.GP(kernel, sg.Gaussian(sg.fixed(0.05))).fit(X, Y, restarts=1)
+    found = values(fitted)
+    assert found["kernel.terms[0].lengthscale"] == 0.7
+    assert found["likelihood.noise"] == 0.05
+    assert found["kernel.terms[0].variance"] == found["kernel.terms[1].variance"] != 1.0
+    assert 1.5 <= found["kernel.terms[1].lengthscale"] <= 2.5
+    assert "fixed" in fitted.summary()
+    assert "tied to kernel.terms[0].variance" in fitted.summary()
+
+
+def test_a_parameter_at_its_bound_is_named():
+    fitted = sg.GP(sg.Matern52().with_bounds(lengthscale=(3.0, 5.0)), sg.Gaussian(0.1)).fit(X, Y, restarts=0)
+    assert fitted.learning.at_bound == ("kernel.lengthscale",)
+    assert values(fitted)["kernel.lengthscale"] == pytest.approx(3.0)
+    assert "at a bound: kernel.lengthscale" in str(fitted.learning)
+    assert any("kernel.lengthscale" in line and "at a bound" in line for line in fitted.summary().splitlines())
+
+
+def test_a_bound_at_the_edge_of_the_support():
+    fitted = sg.GP(sg.Matern52().with_bounds(lengthscale=(0.0, 0.5)), sg.Gaussian(0.1)).fit(X, Y, restarts=0)
+    assert 0 < values(fitted)["kernel.lengthscale"] <= 0.5 * (1 + 1e-12)
+
+
+def test_nothing_to_learn():
+    fitted = GP.freeze().fit(X, Y)
+    assert fitted.learning.message == "nothing to learn"
+    assert fitted.log_evidence == pytest.approx(GP.log_evidence(X, Y), rel=1e-12)
+
+
+def test_restarts_are_repeatable_whatever_the_threads_do(monkeypatch):
+    first, second = (GP.fit(X, Y, restarts=3, seed=5) for _ in range(2))
+    assert values(first) == values(second)
+    assert first.learning.evaluations == second.learning.evaluations
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    assert values(GP.fit(X, Y, restarts=3, seed=5)) == values(first)
+
+
+def test_the_seed_matters_only_for_the_way():
+    a, b = (GP.fit(X, Y, restarts=2, seed=seed) for seed in (1, np.random.default_rng(2)))
+    assert a.learning.spread != b.learning.spread
+    assert a.log_evidence == pytest.approx(b.log_evidence, abs=1e-4)
+
+
+def test_murphys_two_optima():
+    """Seven points that read as a wiggle with little noise or as a slow curve with much: restarts find the better one."""
+    x = np.array([-6.8, -6.4, -3.2, 1.5, 1.9, 4.4, 5.8])
+    y = np.array([1.0, 0.4, -1.3, -0.7, -0.5, -2.4, -1.0])
+    gp = lambda length, noise: sg.GP(sg.SquaredExponential(length, sg.fixed(1.0)), sg.Gaussian(noise))
+    climb = lambda theta: -np.array(Objective(gp(1, 1), data.inputs, data.data, data.plan.engine)(theta)[0])
+    data = gp(1.0, 1.0).condition(x, y)
+    ends = [
+        minimize(climb, np.log(start), method="Nelder-Mead", options={"fatol": 1e-9}) for start in ((1.0, 0.1), (10.0, 0.8))
+    ]
+    (wiggle, small), (slow, large) = (np.exp(end.x) for end in ends)
+    assert 0.7 < wiggle < 2 < slow
+    assert small < 0.3 < large
+    assert -ends[0].fun > -ends[1].fun + 0.3
+    fitted = gp(slow, large).fit(x, y, restarts=8, seed=0)  # it starts on top of the lower hill
+    assert fitted.log_evidence == pytest.approx(-ends[0].fun, abs=1e-5)
+    assert fitted.learning.spread == pytest.approx(ends[1].fun - ends[0].fun, abs=1e-3)
+
+
+class StopAfter:
+    """An objective that the user interrupts at one of its evaluations."""
+
+    def __init__(self, monkeypatch, count):
+        self.left, self.lock, original = count, threading.Lock(), Objective.__call__
+
+        def interrupted(objective, theta):
+            with self.lock:
+                self.left -= 1
+                if self.left < 0:
+                    raise KeyboardInterrupt
+            return original(objective, theta)
+
+        monkeypatch.setattr(Objective, "__call__", interrupted)
+
+
+@pytest.mark.parametrize("restarts", [0, 3])
+def test_an_interrupt_keeps_the_best_so_far(monkeypatch, restarts):
+    StopAfter(monkeypatch, 4 + 3 * (1 + restarts))  # the starts are tried first, then each climb takes a few steps
+    fitted = GP.fit(X, Y, restarts=restarts)
+    assert not fitted.learning.converged
+    assert "interrupted" in fitted.learning.message
+    assert fitted.learning.evaluations >= 4
+    assert np.isfinite(fitted.predict(zoo.XS[1]).mean).all()
+    assert "interrupted" in fitted.summary()
+
+
+def test_an_interrupt_before_anything_was_found_is_passed_on(monkeypatch):
+    StopAfter(monkeypatch, 0)
+    with pytest.raises(KeyboardInterrupt):
+        GP.fit(X, Y)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_progress_line_on_a_terminal(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    GP.fit(X, Y, restarts=0)
+    assert "\rlearning: evaluation 1, log evidence" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r")
+    assert "\n" not in terminal.getvalue()
+
+
+def test_silence_elsewhere(monkeypatch, capsys):
+    GP.fit(X, Y, restarts=0)
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    GP.fit(X, Y, restarts=0, progress=False)
+    assert terminal.getvalue() == ""
+
+
+def test_a_budget_is_kept():
+    learning = GP.fit(X, Y, restarts=0, max_evaluations=3).learning
+    assert learning.evaluations <= 4 + 3 + 20  # the starts, the budget, and one line search
+    assert not learning.converged
+    assert "stopped" in str(learning)
+
+
+def test_the_start_is_suggested_by_the_data():
+    """In any units the same function is found."""
+    fits = [GP.fit(scale * X, 1 / scale * Y, restarts=0) for scale in (1.0, 1e4)]
+    a, b = (values(fit) for fit in fits)
+    assert b["kernel.lengthscale"] == pytest.approx(1e4 * a["kernel.lengthscale"], rel=1e-2)
+    assert b["likelihood.noise"] == pytest.approx(1e-8 * a["likelihood.noise"], rel=1e-2)
+    starts = [free_vector(one) for one in climbing.candidates(GP, X, fits[0].data)]
+    assert len(starts) == 4
+    np.testing.assert_array_equal(starts[0], free_vector(GP))
+
+
+@pytest.mark.parametrize("name", [n for n in zoo.KERNELS if n not in ("Constant",)][::4])
+def test_kernels_of_the_zoo_are_learned(name):
+    kernel, D = zoo.KERNELS[name]
+    gp = sg.GP(kernel, sg.Gaussian(0.15))
+    fitted = gp.fit(zoo.X[D], zoo.Y[D], restarts=0, max_evaluations=25)
+    assert fitted.log_evidence >= gp.log_evidence(zoo.X[D], zoo.Y[D]) - 1e-9

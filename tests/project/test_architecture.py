@@ -1,0 +1,128 @@
+"""The order of the rooms: a room imports only from rooms above it."""
+
+import ast
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+SRC = pathlib.Path(__file__).parents[2] / "src" / "structgp"
+
+# From top to bottom; rooms in one row may know each other.
+ROOMS = [
+    ["_types", "background"],
+    ["parameters"],
+    ["linalg"],
+    ["kernels"],
+    ["means"],
+    ["likelihoods"],
+    ["inputs"],
+    ["structure"],
+    ["sites"],
+    ["posterior"],
+    ["engines"],
+    ["inference"],
+    ["learn"],
+    ["process"],
+    ["models"],
+    ["decide"],
+    ["sklearn"],
+    ["metrics", "datasets", "files", "plots"],
+    ["tables", "__main__"],
+]
+LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
+
+# Function-local imports of a lower room: a method that opens a door for the user, and costs nothing until it is used.
+DOORS = {("process", "files"), ("process", "plots"), ("models", "files"), ("models", "plots")}
+MODULES = sorted(path for path in SRC.rglob("*.py") if path != SRC / "__init__.py")
+
+
+def room_of(parts):
+    return "" if not parts or parts[0].startswith("__") else parts[0]  # the package itself: its name, its version
+
+
+def imports(path):
+    """(room, whether inside a function) for each import of the package itself; those for type checkers do not count."""
+    package = list(path.relative_to(SRC).parts[:-1])
+    found = []
+
+    def visit(node, inside):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            return
+        if isinstance(node, ast.ImportFrom):
+            if node.level:
+                base = package[: len(package) - node.level + 1] + (node.module.split(".") if node.module else [])
+            elif node.module and node.module.split(".")[0] == "structgp":
+                base = node.module.split(".")[1:]
+            else:
+                return
+            found.extend((room_of(base or [alias.name]), inside) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            found.extend(
+                (room_of(alias.name.split(".")[1:]), inside) for alias in node.names if alias.name.split(".")[0] == "structgp"
+            )
+        for child in ast.iter_child_nodes(node):
+            visit(child, inside or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+
+    visit(ast.parse(path.read_text()), False)
+    return found
+
+
+def test_every_room_is_in_the_order():
+    rooms = {path.relative_to(SRC).parts[0].removesuffix(".py") for path in MODULES}
+    assert rooms <= set(LEVEL)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SRC)))
+def test_imports_point_up(path):
+    here = path.relative_to(SRC).parts[0].removesuffix(".py")
+    for there, inside in imports(path):
+        if not there or (inside and (here, there) in DOORS):
+            continue
+        assert LEVEL[there] <= LEVEL[here], f"{here} imports {there}, which stands below it"
+
+
+def test_the_walk_sees_imports():
+    assert ("parameters", False) in imports(SRC / "kernels" / "algebra.py")
+    assert ("files", True) in imports(SRC / "process" / "fitted.py")
+
+
+def test_numbers_only_in_linalg():
+    for path in (SRC / "linalg").rglob("*.py"):
+        assert "kernel" not in path.read_text().lower(), f"{path.name} speaks of kernels"
+
+
+def run(code):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("JAX", "PYTEST"))}
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment).stdout
+
+
+def test_importing_costs_nothing():
+    heavy = "jax numpy scipy sklearn equinox pandas polars narwhals matplotlib"
+    assert run(f"import sys, structgp; print([m for m in {heavy.split()} if m in sys.modules])").strip() == "[]"
+
+
+def test_using_changes_no_switch():
+    code = """
+import jax
+before = dict(jax.config.values)
+import structgp as sg
+for name in sg.__all__:
+    getattr(sg, name)
+sg.GP(sg.Matern52()).condition([0.0, 1.0], [1.0, 2.0]).predict([0.5])
+after = dict(jax.config.values)
+print([key for key in after if before.get(key, after[key]) != after[key]])
+"""
+    assert run(code).strip() == "[]"
+
+
+def test_every_name_is_there():
+    code = (
+        "import structgp as sg; print([n for n in sg.__all__ if getattr(sg, n, None) is None], set(sg.__all__) <= set(dir(sg)))"
+    )
+    assert run(code).strip() == "[] True"
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        run("import structgp; structgp.Nothing")
+    assert "module 'structgp' has no attribute 'Nothing'" in caught.value.stderr

@@ -1,0 +1,186 @@
+"""The pages that show code: it runs as it stands there, prints what stands below it, and every public name has its place."""
+
+import contextlib
+import importlib
+import importlib.util
+import io
+import json
+import re
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import structgp as sg
+from structgp import _types
+from structgp.engines import plan
+
+DOCS = Path(__file__).parents[2] / "docs"
+FENCE = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+SPAN = re.compile(r"`([^`\n]+)`")
+ROOMS = sorted(page.name for page in (DOCS / "rooms").glob("*.md"))
+PAGES = ["quickstart.md", "recipes/kernel.md", "recipes/likelihood.md", "recipes/engine.md"]
+PAGES += [f"rooms/{room}" for room in ROOMS if "```python" in (DOCS / "rooms" / room).read_text()]
+
+
+def run(page):
+    """Execute the Python of a page, block by block, in one namespace; lines are counted as in the page."""
+    text, namespace = (DOCS / page).read_text(), {"__name__": "page"}
+    for block in FENCE.finditer(text):
+        before = "\n" * text[: block.start(1)].count("\n")
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(before + block[1], page, "exec"), namespace)
+        if block[2]:
+            shown, more = block[2].rstrip().removesuffix("…").rstrip(), block[2].rstrip().endswith("…")
+            said = printed.getvalue().rstrip()
+            assert said.startswith(shown) if more else said == shown
+    return namespace
+
+
+@pytest.fixture(autouse=True)
+def _engines_stay(monkeypatch):
+    monkeypatch.setattr(plan, "ENGINES", plan.ENGINES)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_on_pages_runs(page):
+    assert run(page)["sg"] is sg
+
+
+def tables(page):
+    """(heading, rows) of each table of a page; a row is its cells, without the header."""
+    heading, found = "", []
+    for line in (DOCS / page).read_text().splitlines():
+        if line.startswith("#"):
+            heading = line.lstrip("# ")
+        elif line.startswith("| ") and found and found[-1][2]:
+            found[-1][1].append([cell.strip() for cell in line.strip("|").split(" | ")])
+        elif line.startswith("|---"):
+            found.append((heading, [], True))
+        elif not line.startswith("|") and found:
+            found[-1] = (*found[-1][:2], False)
+    return [(heading, rows) for heading, rows, _ in found]
+
+
+MIGRATION = dict(tables("migration.md"))
+
+
+@pytest.fixture(scope="module")
+def at_hand():
+    return run("migration.md")
+
+
+def test_migration_has_all_four():
+    assert [heading for heading in MIGRATION if "Kernels" not in heading] == ["scikit-learn", "GPyTorch", "GPflow", "celerite2"]
+
+
+@pytest.mark.parametrize("heading", MIGRATION)
+def test_our_side_of_the_tables_runs(heading, at_hand):
+    ours = {span for row in MIGRATION[heading] for span in SPAN.findall(row[1]) if "(" in span or "." in span}
+    assert len(ours) > 3
+    for expression in sorted(ours):
+        eval(expression, at_hand)
+
+
+def covariance(kernel, X):
+    with jax.enable_x64(True):
+        return np.asarray(sg.covariance(kernel, X, X))
+
+
+def test_kernels_of_sklearn_are_these(at_hand):
+    theirs = vars(importlib.import_module("sklearn.gaussian_process.kernels"))
+    X = at_hand["X"][:5]
+    for row in MIGRATION["Kernels of scikit-learn"]:
+        left, right = (SPAN.search(cell)[1] for cell in row)
+        np.testing.assert_allclose(eval(left, {**theirs})(X), covariance(eval(right, at_hand), X), rtol=1e-12, atol=1e-14)
+
+
+def test_kernels_of_celerite2_are_these(at_hand):
+    terms = pytest.importorskip("celerite2").terms
+    X = at_hand["X"][:5]
+    for row in MIGRATION["Kernels of celerite2"][:-1]:
+        left, right = (SPAN.search(cell)[1] for cell in row)
+        value = eval(left, {"terms": terms}).get_value(np.abs(X - X.T))
+        np.testing.assert_allclose(value, covariance(eval(right, at_hand), X), rtol=1e-4)
+
+
+@pytest.mark.parametrize("library", ["gpytorch", "gpflow", "celerite2"])
+def test_names_of_others_exist(library):
+    module = pytest.importorskip(library)
+    names = set(re.findall(rf"\b{library}\.([\w.]+)", (DOCS / "migration.md").read_text()))
+    assert names
+    for name in names:
+        found = module
+        for part in name.split("."):
+            found = getattr(found, part)
+
+
+def test_every_public_name_has_a_room():
+    text = "\n".join((DOCS / "rooms" / room).read_text() for room in ROOMS)
+    named = set(re.findall(r":: structgp\.(\w+)$", text, re.MULTILINE)) | {span.split("(")[0] for span in SPAN.findall(text)}
+    assert set(sg.__all__) - {"__version__"} <= named
+
+
+def test_rooms_name_what_exists():
+    for room in ROOMS:
+        for name in re.findall(r":: (structgp[\w.]+)$", (DOCS / "rooms" / room).read_text(), re.MULTILINE):
+            module, attribute = name.rsplit(".", 1)
+            assert hasattr(importlib.import_module(module), attribute), name
+
+
+def test_names_on_the_decision_page_exist():
+    engines = {engine.name for engine in plan.ENGINES} | {"Krylov"}
+    names = set(re.findall(r"`(?:sg\.)?([A-Z]\w+)", (DOCS / "choose.md").read_text()))
+    assert len(names) >= 40
+    assert names - engines <= set(sg.__all__)
+    asked = [SPAN.search(row[0])[1].strip('"') for row in dict(tables("choose.md"))["Which structure"] if row[0]]
+    assert asked == [engine.structure for engine in plan.ENGINES]
+
+
+def test_default_inference_on_the_decision_page():
+    for row in dict(tables("choose.md"))["Which likelihood"][1:-1]:
+        for name in re.findall(r"`([A-Z]\w+)", row[1]):
+            assert getattr(sg, name)().default_inference == row[2].lower(), name
+
+
+def test_the_notation_is_that_of_the_code():
+    words = lambda text: [re.sub(r"[`\s]", "", cell) for cell in text.strip().strip("|").split("|")]
+    in_code = [words(line) for line in _types.__doc__.splitlines() if line.startswith("| ")]
+    on_page = [words("|".join(row)) for row in tables("notation.md")[0][1]]
+    assert on_page == in_code[1:]
+
+
+@pytest.fixture(scope="module")
+def pages():
+    found = importlib.util.spec_from_file_location("pages", DOCS / "pages.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_the_benchmark_page_shows_what_was_measured(pages, tmp_path):
+    machine = {"cpu": "a processor", "cores": 2, "load_average": [0.1], "date": "2030-01-01T00:00:00", "python": "3.13"}
+    rows = [{"N": n, "method": "structgp", "warm s": 1e-3 * n, "note": ""} for n in (10, 100)]
+    block = {"problem": "sums", "about": "sums of N numbers", "rows": rows}
+    content = {
+        "machine": {**machine, "versions": {"jax": "0.12"}, "settings": {}},
+        "command": ["x", "sums"],
+        "problems": [block],
+    }
+    measured, page = tmp_path / "bench.json", tmp_path / "made" / "benchmarks.md"
+    pages.write_benchmarks(measured, page)
+    assert "run `make bench`" in page.read_text()
+    measured.write_text(json.dumps(content))
+    pages.write_benchmarks(measured, page)
+    assert page.read_text().startswith("a processor, 2 cores")
+    assert "`python -m benchmarks sums`" in page.read_text()
+    assert "| 100 | structgp | 0.1 |" in page.read_text()
+    assert "structgp 1.00" in page.read_text()
+
+
+def test_the_gallery_has_every_example(pages):
+    order = pages.GalleryOrder("")
+    names = sorted((path.name for path in (DOCS.parent / "examples").glob("*.py")), key=order)
+    assert names[:2] == ["quickstart.py", "co2.py"]
+    assert {f"{name}.py" for name in pages.ORDER} <= set(names)

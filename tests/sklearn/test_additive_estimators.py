@@ -1,0 +1,160 @@
+"""The additive and projection pursuit estimators keep scikit-learn's conventions, and the plain ones choose among them.
+
+Every check of scikit-learn runs for one of the four estimators, which share most of their code; with STRUCTGP_ALL_CHECKS=1 in
+the environment every check runs for all of them, which takes some minutes.
+"""
+
+import functools
+import os
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from structgp import (
+    AdditiveGPClassifier,
+    AdditiveGPRegressor,
+    GPClassifier,
+    GPRegressor,
+    ProjectionPursuitGPClassifier,
+    ProjectionPursuitGPRegressor,
+)
+from structgp.models import many_rows
+from structgp.models.additive.model import FittedAdditive
+from structgp.models.pursuit.model import FittedProjectionPursuit
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((64, 3))
+Y = X[:, 0] + 0.1 * RNG.standard_normal(64)
+LABELS = np.where(Y > 0, "up", "down")
+QUICK = {
+    "additive regressor": AdditiveGPRegressor(max_evaluations=20),
+    "projection pursuit regressor": ProjectionPursuitGPRegressor(1, sines=5, max_evaluations=110, random_state=0),
+    "additive classifier": AdditiveGPClassifier(max_evaluations=10),
+    "projection pursuit classifier": ProjectionPursuitGPClassifier(1, sines=4, max_evaluations=20, random_state=0),
+}
+each = pytest.mark.parametrize("name", QUICK)
+QUICKEST = [
+    AdditiveGPRegressor(max_evaluations=5),
+    ProjectionPursuitGPRegressor(1, sines=3, max_evaluations=3, random_state=0),
+    AdditiveGPClassifier(max_evaluations=5),
+    ProjectionPursuitGPClassifier(1, sines=3, max_evaluations=3, random_state=0),
+]
+
+
+def checks():
+    every = 1 if os.environ.get("STRUCTGP_ALL_CHECKS") else len(QUICKEST)
+    for at, estimator in enumerate(QUICKEST):
+        yield from list(estimator_checks_generator(estimator))[at % every :: every]
+
+
+def name_of(part):
+    return getattr(getattr(part, "func", None), "__name__", type(part).__name__)
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(checks()), ids=name_of)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@functools.cache
+def fitted(name):
+    model = clone(QUICK[name])
+    return model.fit(X, LABELS if is_classifier(model) else Y)
+
+
+@each
+def test_fit_predict_and_score(name):
+    model = fitted(name)
+    assert model.n_features_in_ == 3
+    assert model.predict(X[:5]).shape == (5,)
+    assert model.score(X, LABELS if is_classifier(model) else Y) > 0.9
+    assert np.isfinite(model.log_evidence_)
+
+
+@each
+def test_a_copy_by_pickle_predicts_the_same(name):
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted(name))).predict(X[:5]), fitted(name).predict(X[:5]))
+
+
+@each
+def test_messages(name):
+    with pytest.raises(NotFittedError):
+        clone(QUICK[name]).predict(X)
+    with pytest.raises(ValueError, match="expecting 3 features"):
+        fitted(name).predict(X[:, :2])
+    target = LABELS if is_classifier(QUICK[name]) else Y
+    with pytest.raises(ValueError, match="NaN"):
+        clone(QUICK[name]).fit(np.where(X > 1, np.nan, X), target)
+
+
+@pytest.mark.parametrize("name", ["additive classifier", "projection pursuit classifier"])
+def test_probabilities(name):
+    p = fitted(name).predict_proba(X)
+    assert list(fitted(name).classes_) == ["down", "up"]
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(p[:, 1] > 0.5, fitted(name).predict(X) == "up")
+
+
+def test_two_kinds_of_spread():
+    model = fitted("additive regressor")
+    mean, seen = model.predict(X[:5], return_std=True)
+    latent = model.predict(X[:5], return_std=True, latent=True)[1]
+    np.testing.assert_allclose(mean, model.predict(X[:5]), rtol=1e-8)
+    np.testing.assert_allclose(seen**2, latent**2 + float(model.fitted_.likelihood.noise), rtol=1e-10)
+    assert model.log_prob(X[:5], mean).shape == (5,)
+
+
+def test_one_class_is_refused():
+    with pytest.raises(ValueError, match="at least two classes, got one class only"):
+        AdditiveGPClassifier().fit(np.zeros((4, 2)), ["a"] * 4)
+
+
+# the choice of GPRegressor and GPClassifier
+
+
+@pytest.fixture
+def few_rows_are_many(monkeypatch):
+    for name in ("DENSE_ROWS", "LABEL_ROWS"):
+        monkeypatch.setattr(f"structgp.sklearn.estimators.{name}", 50)
+    monkeypatch.setattr(many_rows, "SECONDS", 0.0)  # one number of projections alone
+
+
+@pytest.mark.parametrize(("kind", "weights"), [(FittedAdditive, [1.0, 0.0, 0.0]), (FittedProjectionPursuit, [0.6, 0.8, 0.0])])
+def test_the_larger_evidence_is_taken_where_a_dense_matrix_is_too_large(few_rows_are_many, kind, weights):
+    more = np.cos(2 * X[:, 2]) if kind is FittedAdditive else 0
+    y = 3 * np.sin(2 * X @ weights) + more + 0.5 * np.random.default_rng(1).standard_normal(64)
+    model = GPRegressor(random_state=0).fit(X, y)
+    assert isinstance(model.fitted_, kind)
+    assert model.score(X, y) > 0.9
+    chosen, other, dense = str(model.plan_).splitlines()
+    assert chosen.startswith("Additive   mean exact, evidence from below")
+    assert ("projection pursuit" in chosen) == (kind is FittedProjectionPursuit)
+    assert "which is less than" in other
+    assert "64 rows in a dense matrix take" in dense
+    mean, covariance = model.predict(X[:5], return_cov=True)
+    np.testing.assert_allclose(np.sqrt(np.diag(covariance)), model.predict(X[:5], return_std=True)[1], rtol=1e-3)
+    assert model.sample_y(X[:5], 3).shape == (5, 3)
+    assert model.noise_ > 0
+    assert len(mean) == 5
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_so_it_is_for_labels(few_rows_are_many, classes):
+    labels = np.digitize(np.abs(X[:, 0]), [0.5, 1.1][: classes - 1])
+    model = GPClassifier(random_state=0, structure="auto" if classes == 2 else "additive").fit(X, labels)
+    p = model.predict_proba(X)
+    assert p.shape == (64, classes)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    assert model.score(X, labels) > 0.8
+    assert np.isfinite(model.log_evidence_)
+    assert str(model.plan_).startswith("Additive")
+
+
+def test_few_rows_and_kernels_of_ones_own_stay_with_one_function():
+    assert GPRegressor(max_evaluations=3).fit(X, Y).plan_.engine.structure == "dense"
+    with pytest.raises(ValueError, match="structure='additive' learns its own kernel from two columns or more"):
+        GPRegressor(structure="additive", noise=0.1).fit(X, Y)

@@ -1,0 +1,287 @@
+import time
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.stats import norm, poisson
+
+import structgp as sg
+from structgp.posterior import Prediction
+from structgp.tables.automatic import fit_table, prepare
+from structgp.tables.automatic.candidates import Candidate, candidates_for
+from structgp.tables.automatic.compare import Attempt, _best, compare, hold_out
+from structgp.tables.automatic.problem import Problem, seasons_of, task_of
+from structgp.tables.automatic.scores import evaluate, pit_histogram
+from structgp.tables.model import Trial
+
+DAYS = 40
+
+
+@pytest.mark.parametrize(
+    ("values", "task"),
+    [
+        ([0.5, 1.5, 2.0], "regression"),
+        ([0, 1, 1], "classification"),
+        (["a", "b", None], "classification"),
+        ([True, False, True], "classification"),
+        ([0, 3, 7], "counts"),
+        ([100, 250, 3000], "regression"),
+        ([-1, 3, 7], "regression"),
+    ],
+)
+def test_the_task_is_seen_in_the_target(values, task):
+    assert task_of(pl.Series("y", values)) == task
+
+
+def test_seasons_are_found_where_there_are_any():
+    t = np.linspace(0, 10, 200)
+    (period,) = seasons_of(t, t**2 + np.sin(2 * np.pi * t)).values()
+    assert period == pytest.approx(1.0, rel=0.01)
+    assert seasons_of(t, t + np.random.default_rng(0).standard_normal(200)) == {}
+    assert seasons_of(t, np.ones(200)) == {}
+    hours = np.arange(6000.0)
+    (period,) = seasons_of(hours, np.sin(2 * np.pi * hours / 7) + 0.001 * hours).values()
+    assert period == pytest.approx(7.0, rel=1e-3)
+
+
+def test_the_calendar_names_seasons_and_needs_fewer_cycles():
+    rng = np.random.default_rng(0)
+    days = np.arange(900.0)
+    wave = lambda period: np.sin(2 * np.pi * days / period)
+    calendar = {"a day": 1.0, "a week": 7.0, "a year": 365.25}
+    noise = 0.3 * rng.standard_normal(900)
+    assert seasons_of(days, wave(365.25) + noise) == {}
+    assert seasons_of(days, wave(365.25) + noise, calendar) == {"a year": 365.25}
+    assert seasons_of(days, wave(365.25) + 0.7 * wave(7.0) + noise, calendar) == {"a week": 7.0, "a year": 365.25}
+    assert seasons_of(days, wave(7.003) + noise, calendar) == {"a week": 7.0}
+    assert list(seasons_of(days, wave(30.0) + noise, calendar)) == ["29.99"]
+    assert seasons_of(days[:600], wave(365.25)[:600] + noise[:600], calendar) == {}
+
+
+def candidate(name, noise, seconds=0.0):
+    """A model that learns nothing, or fails."""
+    gp = sg.GP(sg.Matern32(lengthscale=5.0), sg.Gaussian(noise or 1.0))
+
+    def fit(X, y, tell):
+        if noise is None:
+            raise ValueError("it cannot be learned")
+        return gp.condition(X, y)
+
+    return Candidate(name, fit, lambda fitted, X, y: fitted.gp.condition(X, y, missing="infer"), seconds)
+
+
+def test_the_best_candidate_within_the_budget_gets_all_rows():
+    t = np.arange(float(DAYS))
+    y = np.sin(t / 4) + 0.1 * np.random.default_rng(0).standard_normal(DAYS)
+    problem = Problem(t[:, None], y, "regression", "series", (), 0)
+    choices = [candidate("loud", 100.0), candidate("broken", None), candidate("right", 0.01), candidate("slow", 0.02, 1e9)]
+    fitted, trials, evaluation, _ = compare(problem, choices, time.perf_counter() + 1e6)
+    assert [trial.name for trial in trials if trial.chosen] == ["right"]
+    assert trials[1].note == "failed: it cannot be learned"
+    assert trials[3].note.startswith("left out: about 1000000000 s of learning")
+    assert len(fitted.inputs) == DAYS
+    assert evaluation.kind == "the last tenth of the series"
+    np.testing.assert_array_equal(evaluation.y, y[-4:])
+    before = sg.GP(sg.Matern32(lengthscale=5.0), sg.Gaussian(0.01)).condition(t[:-4], y[:-4])
+    assert trials[2].log_evidence == pytest.approx(before.log_evidence)
+    assert evaluation.scores["this model"]["log loss"] == pytest.approx(-np.mean(before.predict(t[-4:]).log_prob(y[-4:])))
+    pieces = []
+    for origin in (20, 24, 28, 32):
+        given = before.gp.condition(t[:origin], y[:origin])
+        pieces.append(given.predict(t[origin : origin + 4]).log_prob(y[origin : origin + 4]))
+    assert trials[2].held_out == pytest.approx(np.mean(pieces))
+    with pytest.raises(ValueError, match="no candidate could be learned: failed: it cannot"):
+        compare(problem, [candidate("broken", None)], time.perf_counter() + 1e6)
+
+
+ROWS = 120
+TIME = np.arange(float(ROWS))
+
+
+def courses(kind):
+    """A smooth course with noise of 0.1, the same with a twentieth of the rows 2 off, and a random walk."""
+    rng = np.random.default_rng(3)
+    smooth = np.sin(TIME / 8) + 0.1 * rng.standard_normal(ROWS)
+    if kind == "walk":
+        return np.cumsum(rng.standard_normal(ROWS))
+    return smooth if kind == "smooth" else smooth + np.where(np.arange(ROWS) % 20 == 9, 2.0, 0.0) * rng.choice([-1, 1], ROWS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "chosen"),
+    [("smooth", "smooth (Matern52)"), ("outliers", "smooth (Matern52), noise with outliers"), ("walk", "random walk")],
+)
+def test_walks_and_outliers_are_seen_where_they_are_and_nowhere_else(kind, chosen):
+    ready = prepare(pl.DataFrame({"t": TIME, "v": courses(kind)}), "v")
+    choices = [one for one in ready.candidates if one.name in ("smooth (Matern52)", "random walk")]
+    fitted, trials, evaluation, _ = compare(ready.problem, choices, time.perf_counter() + 1e6)
+    assert [trial.name for trial in trials if trial.chosen] == [chosen]
+    assert any("outliers" in trial.name for trial in trials) == (kind == "outliers")
+    assert evaluation.scores["this model"]["in 95 % interval"] >= 0.8
+    if kind == "outliers":
+        assert float(fitted.likelihood.scale) < 0.2  # a Gaussian's standard deviation would be 0.45
+
+
+def test_tables_have_a_candidate_for_outliers():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(80, 2))
+    y = np.sin(X[:, 0] * X[:, 1]) + 0.05 * rng.standard_normal(80) + 5.0 * (np.arange(80) % 16 == 3)
+    ready = prepare(pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "v": y}), "v", structure="dense")
+    fitted, trials, *_ = compare(ready.problem, ready.candidates, time.perf_counter() + 1e6)
+    assert [trial.name for trial in trials if trial.chosen] == ["all columns together (ARD), noise with outliers"]
+    assert isinstance(fitted.likelihood, sg.StudentT)
+
+
+def test_the_evidence_decides_among_forecasts_that_are_about_as_good():
+    problem = Problem(TIME[:, None], courses("smooth"), "regression", "series", (), 0)
+
+    def attempt(name, evidence, scores):
+        return Attempt(Trial(name, evidence, float(np.mean(scores))), object(), candidate(name, 1.0), np.array(scores))
+
+    likely, lucky = attempt("likely", 10.0, [-1.0, -2.0, -1.5]), attempt("lucky", 5.0, [-1.1, -1.0, -1.2])
+    assert _best([likely, lucky], problem) is likely
+    better = attempt("better", 5.0, [-0.5, -1.45, -1.0])
+    assert _best([likely, better], problem) is better
+    assert _best([likely, better], problem._replace(shape="curve")) is likely
+    few = [one._replace(scores=one.scores[:2]) for one in (likely, better)]
+    assert _best(few, problem) is few[0]
+    broken = attempt("broken", 99.0, [np.nan, 0.0, 0.0])
+    assert _best([broken, likely], problem) is likely
+    t, y = TIME[:5], np.zeros(5)
+    plain = likely._replace(fitted=sg.GP(sg.Matern32()).condition(t, y))
+    richer = likely._replace(fitted=sg.GP(sg.Matern32() + sg.Matern52()).condition(t, y))
+    assert _best([richer, plain], problem) is plain
+
+
+def test_a_trend_with_a_free_line_is_compared_in_any_unit():
+    y = courses("smooth")
+    found = []
+    for unit in (1.0, 365.25):
+        problem = Problem(TIME[:, None] / unit, y, "regression", "series", (), 0)
+        one = next(one for one in candidates_for(problem, None, "auto", 60.0) if one.name == "trend that bends + short-lived")
+        kernel = sg.Spline(variance=1e-3 * unit**3)
+        found.append(sg.GP(kernel, sg.Gaussian(0.01)).log_evidence(problem.X, y) + one.price)
+    assert found[0] == pytest.approx(found[1], abs=1e-6)
+
+
+def test_labels_and_large_tables_are_held_out_fairly():
+    rng = np.random.default_rng(0)
+    y = (np.arange(200) % 4 == 0).astype(float)
+    problem = Problem(rng.uniform(size=(200, 2)), y, "classification", "table", ("no", "yes"), 0)
+    held, kind = hold_out(problem, rng)
+    assert held.sum() == 40
+    assert kind == "a random fifth of the rows"
+    assert not hold_out(problem._replace(X=problem.X[:10], y=y[:10]), rng)[0].any()
+    rare = problem._replace(y=(np.arange(200) == int(np.flatnonzero(held)[0])).astype(float))
+    assert not any(hold_out(rare, np.random.default_rng(seed))[0][np.flatnonzero(rare.y)].any() for seed in range(20))
+
+
+def test_shapes_lead_to_candidates():
+    rng = np.random.default_rng(0)
+    rows, columns = (part.ravel() for part in np.meshgrid(np.arange(6.0), np.arange(7.0)))
+    grid = prepare(pl.DataFrame({"r": rows, "c": columns, "v": rng.standard_normal(42)}), "v")
+    assert grid.problem.shape == "grid"
+    assert {candidate.plan.engine.name for candidate in grid.candidates} == {"Eigen"}
+    table = prepare(pl.DataFrame({**{f"x{d}": rng.uniform(size=60) for d in range(3)}, "v": rng.uniform(size=60)}), "v")
+    assert table.problem.shape == "table"
+    assert [candidate.name.split(" of ")[-1] for candidate in table.candidates][::2] == [
+        "one column each",
+        "learned projections",
+    ]
+    t = np.arange(120.0)
+    series = prepare(pl.DataFrame({"t": t, "v": 0.1 * t + np.sin(2 * np.pi * t / 12)}), "v")
+    assert [candidate.name.split(" + ")[0] for candidate in series.candidates[:2]] == ["trend that bends", "trend"]
+    assert "season of" in series.candidates[0].name
+    curve = prepare(pl.DataFrame({"t": t[::-1], "v": 0.1 * t}), "v")
+    assert curve.problem.shape == "curve"
+    assert prepare(pl.DataFrame({"t": t[::-1], "v": 0.1 * t}), "v", time_column="t").problem.shape == "series"
+
+
+def test_long_tables_of_labels_and_counts_have_sums_to_try():
+    rng = np.random.default_rng(0)
+    columns = {f"x{d}": rng.uniform(size=1000) for d in range(4)}
+    for target, rows in ((rng.integers(0, 3, 1000), 800), (np.array(["a", "b", "c"])[rng.integers(0, 3, 1000)], 800)):
+        ready = prepare(pl.DataFrame({**columns, "v": target}), "v")
+        assert next(one.rows for one in ready.candidates if one.plan is not None) == rows
+        assert ready.candidates[0].name == "a sum of functions of one column each"
+        assert ready.candidates[1].name == "a sum of functions of learned projections"
+
+
+def test_scores_have_intervals_and_baselines():
+    rng = np.random.default_rng(0)
+    t = np.arange(200.0)
+    problem = Problem(t[:, None], rng.standard_normal(200), "regression", "curve", (), 0)
+    held = t >= 100
+    fitted = sg.GP(sg.Matern32(variance=1e-6), sg.Gaussian(1.0)).condition(t[~held], problem.y[~held])
+    found = evaluate(problem, fitted, held, "half of the rows")
+    y = problem.y[held]
+    assert found.scores["this model"]["RMSE"] == pytest.approx(np.sqrt(np.mean(y**2)), rel=1e-3)
+    low, high = found.intervals["this model"]["RMSE"]
+    spread = np.std(y**2) / np.sqrt(100) / (2 * np.sqrt(np.mean(y**2)))  # of the root of a mean, by its derivative
+    assert high - low == pytest.approx(2 * 1.645 * spread, rel=0.2)
+    assert found.covered[0] == np.mean(np.abs(y) < 0.6745)
+    np.testing.assert_allclose(found.pit, np.histogram(norm.cdf(y), 10, (0, 1))[0] / 100, atol=0.02)
+    in_time = evaluate(problem._replace(shape="series"), fitted, held, "")
+    assert in_time.scores == found.scores
+
+
+def test_several_classes_stand_each_against_the_rest():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 2))
+    codes = np.digitize(X[:, 0], [-0.4, 0.4]).astype(float)
+    problem = Problem(X, codes, "classification", "table", ("a", "b", "c"), 0)
+    (one,) = candidates_for(problem, sg.SquaredExponential(variance=9.0).freeze(), "auto", 60.0)
+    fitted = one.fit(X, codes, None)
+    assert [type(part.likelihood) for part in fitted.parts] == [sg.Bernoulli] * 3
+    again = one.refit(fitted, X, np.where(np.arange(40) < 30, codes, np.nan))
+    assert [int(part.data.seen.sum()) for part in again.parts] == [30] * 3
+    held = np.arange(40) >= 30
+    found = evaluate(problem, again, held, "")
+    p = again.predict(X[held]).probability
+    np.testing.assert_allclose(found.mean, p.max(axis=1))
+    assert found.label == tuple(p.argmax(axis=1))
+
+
+def predicted(likelihood, rows):
+    """A prediction with the latent known to be N(1, 0.25) everywhere, and what is observed under it."""
+    rng = np.random.default_rng(0)
+    f = 1.0 + 0.5 * rng.standard_normal(rows)
+    return Prediction(np.ones(rows), np.full(rows, 0.25), likelihood), likelihood.sample(rng, f)
+
+
+@pytest.mark.parametrize("likelihood", [sg.Gaussian(0.3), sg.StudentT(3.0, 0.5), sg.Poisson(), sg.NegativeBinomial(0.5)])
+def test_calibrated_predictions_have_a_flat_transform(likelihood):
+    counts = isinstance(likelihood, (sg.Poisson, sg.NegativeBinomial))
+    prediction, y = predicted(likelihood, 4000)
+    found = pit_histogram(prediction, np.asarray(y, dtype=float), counts)
+    assert found.sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(found, 0.1, atol=0.02)  # 4 standard errors of a tenth of 4000 rows
+    too_sure = Prediction(prediction.mean, 0.01 * prediction.variance, likelihood)
+    bent = pit_histogram(too_sure, np.asarray(y, dtype=float), counts)
+    assert bent[[0, -1]].sum() > found[[0, -1]].sum() + 0.03
+
+
+def test_a_count_is_spread_over_its_probability():
+    prediction = Prediction(np.full(2, np.log(2.0)), np.full(2, 1e-12), sg.Poisson())
+    edges = np.linspace(0, 1, 11)
+    each = []
+    for y in (0, 3):
+        low, high = poisson.cdf([y - 1, y], 2.0)
+        each.append(np.diff(np.clip((edges - low) / (high - low), 0, 1)))
+    np.testing.assert_allclose(pit_histogram(prediction, np.array([0.0, 3.0]), True), np.mean(each, axis=0), atol=1e-6)
+    far = pit_histogram(prediction, np.array([0.0, 1e4]), True)
+    assert far.sum() == pytest.approx(1.0)
+    assert far[-1] == pytest.approx(0.5)
+
+
+def test_a_forecast_is_no_surer_than_the_past_allows():
+    rng = np.random.default_rng(3)
+    t = np.arange(150.0)
+    slope = np.cumsum(0.1 * rng.standard_normal(150))
+    frame = pl.DataFrame({"t": t, "v": np.cumsum(slope) + rng.standard_normal(150)})
+    heard = []
+    model = fit_table(frame, "v", budget=1e6, seed=0, say=lambda *said: heard.append(said))
+    assert {what for what, _, evidence in heard if evidence is not None} == {trial.name for trial in model.trials}
+    assert heard[-1] == ("giving the chosen model all rows", 0, None)
+    assert [trial.name for trial in model.trials if trial.chosen] == ["trend that bends"]
+    assert model.evaluation.scores["this model"]["in 95 % interval"] >= 0.8

@@ -1,0 +1,260 @@
+import gzip
+import io
+import json
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import structgp as sg
+from structgp.models.one_against_rest import OneAgainstRest
+from structgp.tables.cli import _watching, app, seconds_of
+from structgp.tables.model import TableModel, load_table_model
+from structgp.tables.reading import Column, Layout
+from structgp.tables.report.sections import component_figures
+
+DAYS = 40
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result
+
+
+def as_json(*arguments, code=0):
+    return json.loads(run(*arguments, "--json", code=code).stdout)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A series with dates and gaps, a fitted model of it, and tables that no model can be made of."""
+    folder = tmp_path_factory.mktemp("cli")
+    dates = pl.date_range(pl.date(2024, 1, 1), pl.date(2024, 2, 9), eager=True)
+    scatter = np.random.default_rng(0).standard_normal(DAYS)
+    values, level = np.sin(np.arange(DAYS) / 4) + 0.1 * scatter, np.where(np.arange(DAYS) < 20, 0.0, 30.0) + scatter
+    frame = pl.DataFrame({"day": dates, "value": values, "level": level})
+    frame = frame.with_columns(
+        pl.when(pl.col("day") == pl.date(2024, 1, 5)).then(None).otherwise(pl.col("value")).alias("value")
+    )
+    frame.write_csv(folder / "series.csv")
+    (folder / "text.csv").write_text("x,y\n" + "".join(f"{i},word{i}\n" for i in range(30)))
+    (folder / "gone.csv").write_text("x,y\n1,\n2,\n3,\n")
+    (folder / "twice.csv").write_text("x,x\n1,2\n")
+    (folder / "nothing.csv").write_text("")
+    (folder / "latin.csv").write_bytes("x,größe\n1,2\n".encode("latin1"))
+    (folder / "header.csv").write_text("x,y\n")
+    (folder / "number.csv").write_text("day,value\n1,2\n")
+    (folder / "cut.csv.gz").write_bytes(gzip.compress(b"x,y\n" + b"1,2\n" * 50)[:20])
+    (folder / "other.structgp").write_bytes(b"\x89PNG\r\n\x1a\n and more")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fitted(folder):
+    options = ("--target", "value", "--time", "day", "--kernel", "Matern32(lengthscale=5)", "--out", folder / "out")
+    return as_json("fit", folder / "series.csv", *options)
+
+
+def test_fit_writes_model_predictions_and_report(folder, fitted):
+    assert fitted["task"] == "regression"
+    assert fitted["shape"] == "series"
+    assert fitted["rows"] == DAYS - 1
+    assert fitted["notes"] == ["1 row without a target or a date was not learned from"]
+    assert fitted["scores"]["this model"].keys() == fitted["scores"]["linear"].keys()
+    for method, scores in fitted["scores"].items():
+        for name, score in scores.items():
+            low, high = fitted["score_intervals"][method][name]
+            assert low <= score <= high
+    assert sorted(path.name for path in (folder / "out").iterdir()) == ["model.structgp", "predictions.csv", "report.html"]
+    table = pl.read_csv(folder / "out" / "predictions.csv")
+    assert table.height == DAYS
+    inside = table.drop_nulls("value").select((pl.col("value") - pl.col("value_mean")).abs() < 3 * pl.col("value_sd"))
+    assert inside.to_series().all()
+    assert (table["value_lower"] < table["value_mean"]).all()
+
+
+def test_the_model_is_that_of_the_library(folder, fitted):
+    frame = pl.read_csv(folder / "series.csv").drop_nulls("value").with_row_index()
+    days = np.delete(np.arange(float(DAYS)), 4)
+    model = sg.load(folder / "out" / "model.structgp")
+    again = model.gp.condition(days, frame["value"].to_numpy())
+    assert again.log_evidence == pytest.approx(fitted["log_evidence"])
+    np.testing.assert_allclose(model.predict([50.0]).mean, again.predict([50.0]).mean)
+
+
+def test_predict_reads_new_rows(folder, fitted):
+    (folder / "new.csv").write_text("day\n2024-01-05\n2024-02-10\n")
+    said = as_json("predict", folder / "out" / "model.structgp", folder / "new.csv", "--level", "0.5")
+    wide = as_json("predict", folder / "out" / "model.structgp", folder / "new.csv", "--level", "0.9")
+    width = lambda answer: [row["value_upper"] - row["value_lower"] for row in answer["predictions"]]
+    assert all(a < b for a, b in zip(width(said), width(wide), strict=True))
+    assert said["predictions"][0]["value_mean"] == pytest.approx(np.sin(1.0), abs=0.3)
+    run("predict", folder / "out" / "model.structgp", folder / "new.csv", "--out", folder / "said.csv")
+    assert pl.read_csv(folder / "said.csv").columns == ["day", "value_mean", "value_sd", "value_lower", "value_upper"]
+
+
+def test_info_and_report_need_the_model_alone(folder, fitted):
+    assert as_json("info", folder / "out" / "model.structgp")["scores"] == fitted["scores"]
+    words = run("info", folder / "out" / "model.structgp").stdout
+    for part in ("regression of 'value'", "date, in days", "log evidence", "Kalman", "kernel.lengthscale", "linear"):
+        assert part in words
+    assert "noise: single observations scatter by ±" in words
+    assert " days\n" in words.split("learned\n")[1]
+    assert "2024-02-15" in words.split("forecast\n")[1]
+    run("report", folder / "out" / "model.structgp", "--out", folder / "again.html")
+    assert (folder / "again.html").read_text() == (folder / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("kind", ["additive", "projection pursuit"])
+def test_sums_of_functions_survive_a_file(tmp_path, kind):
+    X = np.random.default_rng(0).uniform(size=(40, 2))
+    y = np.sin(5 * X[:, 0]) + X[:, 1]
+    if kind == "additive":
+        fitted = sg.AdditiveGP(likelihood=sg.Gaussian(0.01)).condition(X, y)
+    else:
+        fitted = sg.ProjectionPursuitGP(projections=1, sines=4).fit(X, y, max_evaluations=2)
+    layout = Layout((Column("a", "number", fill=0.5), Column("b", "number", fill=0.5)))
+    model = TableModel(fitted, layout, "regression", "y", np.full(2, 0.25), np.full(2, 2.0), 40)
+    model.save(tmp_path / "model.structgp")
+    again = load_table_model(tmp_path / "model.structgp")
+    rows = pl.DataFrame({"a": [0.1, None, 0.7], "b": [0.4, 0.5, None]})
+    for name, values in model.predict(rows).items():
+        np.testing.assert_allclose(again.predict(rows)[name], values, err_msg=name)
+    np.testing.assert_allclose(again.predict(rows)["mean"][0], fitted.predict([[-0.075, 0.075]]).mean[0])
+    assert again.layout == layout
+    titles = [figure.title for figure in component_figures(again)]
+    assert titles == (["a", "b"] if kind == "additive" else ["Function of projection 1", "Weights of projection 1"])
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_labels_behind_sums_survive_a_file(tmp_path, classes):
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    codes = np.digitize(X[:, 0], [-0.5, 0.5][: classes - 1])
+    parts = [sg.AdditiveLabels(intervals=8).condition(X, (codes == c).astype(float)) for c in range(classes)]
+    fitted = parts[1] if classes == 2 else OneAgainstRest(tuple(parts))
+    layout = Layout((Column("a", "number", fill=0.0), Column("b", "number", fill=0.0)))
+    names = ("low", "high", "top")[:classes]
+    model = TableModel(fitted, layout, "classification", "y", np.zeros(2), np.ones(2), 60, classes=names)
+    model.save(tmp_path / "model.structgp")
+    rows = pl.DataFrame({"a": [-2.0, 0.0, 2.0], "b": [0.0, 0.0, 0.0]})
+    before, after = model.predict(rows), load_table_model(tmp_path / "model.structgp").predict(rows)
+    np.testing.assert_allclose(after["probability_low"], before["probability_low"])
+    assert before["label"].tolist() == (["low", "high", "high"] if classes == 2 else ["low", "high", "top"])
+    total = sum(before[f"probability_{name}"] for name in names)
+    np.testing.assert_allclose(total, 1.0)
+
+
+def test_classes_against_the_rest_survive_a_file(tmp_path):
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    codes = np.digitize(X[:, 0], [-0.5, 0.5])
+    gp = sg.GP(sg.SquaredExponential([1.0, 5.0], 9.0), sg.Bernoulli())
+    fitted = OneAgainstRest(tuple(gp.condition(X, (codes == c).astype(float)) for c in range(3)))
+    layout = Layout((Column("a", "number", fill=0.0), Column("b", "number", fill=0.0)))
+    names = ("low", "high", "top")
+    model = TableModel(fitted, layout, "classification", "y", np.zeros(2), np.ones(2), 60, classes=names)
+    model.save(tmp_path / "model.structgp")
+    rows = pl.DataFrame({"a": [-2.0, 0.0, 2.0], "b": [0.0, 0.0, 0.0]})
+    before, after = model.predict(rows), load_table_model(tmp_path / "model.structgp").predict(rows)
+    np.testing.assert_allclose(after["probability_top"], before["probability_top"])
+    assert before["label"].tolist() == list(names)
+
+
+def test_plan_learns_nothing(folder):
+    words = run("plan", folder / "series.csv", "--target", "value", "--time", "day", "--kernel", "SquaredExponential").stdout
+    assert "Cholesky" in words
+    assert "no: SquaredExponential has no finite state" in words
+    assert as_json("plan", folder / "series.csv", "--target", "value")["inputs"] == ["day", "level"]
+
+
+def test_a_picture_needs_no_target(folder):
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray((np.arange(48).reshape(6, 8) * 5).astype(np.uint8)).save(folder / "picture.png")
+    found = as_json("plan", folder / "picture.png")
+    assert (found["inputs"], found["shape"], found["rows"]) == (["row", "column"], "grid", 48)
+
+
+def test_change_points(folder):
+    found = as_json("changepoints", folder / "series.csv", "--value", "level", "--time", "day")["changes"]
+    assert [change["at"] for change in found] == ["2024-01-21"]
+    assert found[0]["probability"] > 0.9
+    run("changepoints", folder / "series.csv", "--value", "level", "--time", "day", "--out", folder / "changes.html")
+    page = (folder / "changes.html").read_text()
+    assert "1 change of level or spread in 40 rows" in page
+    assert "<td>2024-01-21</td><td>20</td>" in page
+
+
+def test_progress_is_for_terminals_only(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    for stream, silent in ((io.StringIO(), True), (Terminal(), False)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with _watching(False, 10.0) as say:
+            say("smooth", 7, -12.5)
+        assert ("log evidence -12.5" not in stream.getvalue()) == silent
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    with _watching(True, 10.0) as say:
+        say("smooth", 7, -12.5)
+    assert terminal.getvalue() == ""
+
+
+def test_version_and_usage():
+    assert run("--version").stdout.strip() == f"structgp {sg.__version__}"
+    run("fit", code=2)
+    run("nonsense", code=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "serie.csv", "--target", "value"], "did you mean"),
+        (["fit", "series.csv"], "which column is to be predicted? Say it by --target; the columns are"),
+        (["fit", "nothing.csv", "--target", "y"], "is empty"),
+        (["fit", "series.csv", "--target", "Valeu"], "no target 'Valeu' in the table: did you mean 'value'?"),
+        (["fit", "series.csv", "--target", "value", "--time", "dya"], "no time column 'dya'"),
+        (["fit", "series.csv", "--target", "day"], "holds dates"),
+        (["fit", "series.csv", "--target", "value", "--task", "guess"], "task must be auto or one of"),
+        (["fit", "series.csv", "--target", "value", "--task", "counts"], "counts are whole numbers"),
+        (["fit", "series.csv", "--target", "value", "--budget", "soon"], "not a duration"),
+        (["fit", "series.csv", "--target", "value", "--structure", "magic"], "structure must be"),
+        (["fit", "series.csv", "--target", "value", "--kernel", "Matren52"], "did you mean Matern52"),
+        (["fit", "text.csv", "--target", "y"], "text with 30 different values"),
+        (["fit", "text.csv", "--target", "y", "--task", "regression"], "holds text"),
+        (["fit", "gone.csv", "--target", "y"], "no value at all"),
+        (["fit", "twice.csv", "--target", "x"], "two columns called 'x'"),
+        (["fit", "latin.csv", "--target", "x"], "not UTF-8"),
+        (["fit", "series.csv", "--target", "value", "--out", "text.csv"], "is a file: give the name of a folder"),
+        (["fit", "header.csv", "--target", "x"], "no rows"),
+        (["fit", "cut.csv.gz", "--target", "x"], "gzipped but cut off"),
+        (["info", "other.structgp"], "not a structgp model but a PNG image"),
+        (["predict", "other.structgp", "series.csv"], "not a structgp model"),
+        (["predict", "out/model.structgp", "text.csv"], "lacks 'day'"),
+        (["predict", "out/model.structgp", "number.csv"], "holds a number (1), but the model was given a date"),
+        (["predict", "out/model.structgp", "series.csv", "--out", "no/where.csv"], "does not exist: make it first"),
+        (["report", "out/model.structgp", "--out", "no/where.html"], "does not exist: make it first"),
+        (["predict", "out/model.structgp", "series.csv", "--level", "2"], "probability between 0 and 1"),
+        (["plan", "series.csv", "--target", "valeu"], "did you mean 'value'?"),
+        (["changepoints", "series.csv", "--value", "levle"], "did you mean 'level'"),
+        (["changepoints", "series.csv", "--value", "day"], "holds no numbers"),
+        (["demo", "iris"], "there is no data set 'iris'"),
+    ],
+)
+def test_bad_input_gets_one_line_and_leaves_nothing(folder, fitted, monkeypatch, arguments, message):
+    monkeypatch.chdir(folder)
+    before = sorted(folder.rglob("*"))
+    result = run(*arguments, code=1)
+    assert result.stderr.startswith("structgp: ")
+    assert message in result.stderr
+    assert "--kernel" in arguments or len(result.stderr.strip().splitlines()) == 1
+    assert message in as_json(*arguments, code=1)["error"]
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("60s", 60.0), ("5m", 300.0), ("1h", 3600.0), ("1.5", 1.5)])
+def test_durations(text, seconds):
+    assert seconds_of(text) == seconds
