@@ -63,6 +63,7 @@ from .models.pursuit.sine_model import SineModel
 from .parameters.priors import Prior
 from .parameters.tree import Note, Parametrised
 from .posterior import Conditional
+from .process.conditioning import check_inputs
 from .process.fitted import Fitted
 from .process.gp import GP
 from .process.latents import FittedLatents, conditional_of
@@ -292,7 +293,7 @@ def _checked(fitted: Any) -> Any:
     rows = {len(fitted.inputs), *(len(part) for part in (fitted.data.y, fitted.data.noise, fitted.data.seen))}
     if len(rows) > 1:
         raise _Damage(f"its inputs and data have different numbers of rows, {sorted(rows)}")
-    fitted.gp._check_kernel(fitted.inputs)
+    check_inputs(fitted.gp, fitted.inputs)
     return fitted
 
 

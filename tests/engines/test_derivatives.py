@@ -135,7 +135,7 @@ def test_a_prior_drawn_along_the_line(name, monkeypatch):
     kernel, mean = PRIORS[name]
     gp, count = sg.GP(kernel, sg.Gaussian(0.1), mean), 4000
     x = RNG.uniform(-2.0, 2.0, 40)
-    monkeypatch.setattr("structgp.process.gp._prior", None)  # the matrix is not used
+    monkeypatch.setattr("structgp.process.prior._matrix", None)  # the matrix is not used
     draws = gp.sample(x, count, seed=3)
     assert draws.shape == (count, len(x))
     np.testing.assert_array_equal(draws, gp.sample(x, count, seed=3))

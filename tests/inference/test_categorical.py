@@ -12,6 +12,7 @@ import structgp as sg
 from reference import slope
 from structgp.inference.choose import choose
 from structgp.inputs.layouts import as_inputs
+from structgp.inputs.observations import read_observations
 from structgp.learn.sites import SiteObjective
 from structgp.parameters.tree import free_vector, with_free
 
@@ -98,7 +99,7 @@ def test_mode_evidence_and_predictions_equal_brute_force(prior, structure, x64):
 def test_gradient_of_the_evidence(prior, structure, x64):
     gp = model(PRIORS[prior])
     inputs = as_inputs(X)
-    data = gp._read(Y, None, "error", inputs, None, WEIGHTS)
+    data = read_observations(gp.likelihood, Y, None, "error", inputs, None, WEIGHTS)
     objective = SiteObjective(gp, inputs, data, gp.plan(inputs, structure).engine, choose(gp.likelihood, None))
     theta = free_vector(gp)
     value, gradient = objective(theta)

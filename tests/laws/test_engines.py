@@ -14,6 +14,7 @@ import zoo
 from structgp.engines.kalman import Kalman
 from structgp.engines.plan import ENGINES, form_by_shape
 from structgp.inputs.layouts import as_inputs
+from structgp.inputs.observations import read_observations
 from structgp.learn.evidence import Objective, _value_and_gradient
 from structgp.parameters.tree import free_vector, with_free
 from structgp.structure.base import No
@@ -436,7 +437,9 @@ def test_in_parallel_time_gives_what_it_gives_in_sequence(name):
     gp = sg.GP(zoo.KERNELS[name][0], sg.Gaussian(NOISE))
     with jax.enable_x64(True):
         inputs = as_inputs(zoo.X[1])
-        data = gp._read(np.where(np.isin(np.arange(zoo.N), GAPS), np.nan, zoo.Y[1]), None, "infer", inputs)
+        data = read_observations(
+            gp.likelihood, np.where(np.isin(np.arange(zoo.N), GAPS), np.nan, zoo.Y[1]), None, "infer", inputs
+        )
         engine = Kalman().specialised(gp, inputs, data)
         both = [Kalman(engine.harmonics, engine.accurate, parallel=parallel) for parallel in (False, True)]
         (a, da), (b, db) = (_value_and_gradient(jnp.asarray(free_vector(gp)), gp, inputs, data, engine) for engine in both)

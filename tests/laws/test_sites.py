@@ -8,6 +8,7 @@ import structgp as sg
 import zoo
 from structgp.inference.choose import INFERENCES
 from structgp.inputs.layouts import as_inputs
+from structgp.inputs.observations import read_observations
 from structgp.learn import sites
 from structgp.parameters.tree import free_vector
 
@@ -31,7 +32,7 @@ def objective(name, method, structure, mean):
     likelihood, y, extra = observations(name)
     gp = sg.GP(KERNEL, likelihood, mean)
     inputs = as_inputs(X)
-    data = gp._read(y, None, "error", inputs, extra)
+    data = read_observations(gp.likelihood, y, None, "error", inputs, extra)
     return gp, sites.SiteObjective(gp, inputs, data, gp.plan(X, structure).engine, INFERENCES[method])
 
 

@@ -9,6 +9,7 @@ import scipy.optimize
 
 import structgp as sg
 from structgp.inputs.layouts import as_inputs
+from structgp.inputs.observations import read_observations
 from structgp.learn import em
 from structgp.learn.evidence import Objective
 from structgp.parameters.tree import free_vector
@@ -24,7 +25,7 @@ RICH = sg.GP(sg.Matern12(1.3, 0.8) + 0.5 * sg.DampedOscillator(1.7, 0.9, 1.2), s
 
 def problem_of(gp, y, noise=None):
     inputs = as_inputs(T)
-    data = gp._read(y, noise, "infer", inputs)
+    data = read_observations(gp.likelihood, y, noise, "infer", inputs)
     theta = free_vector(gp)
     problem = em.Problem(gp, inputs, data, theta - 9, theta + 9, em.Closed(None, ()), None)
     return dataclasses.replace(problem, closed=em._closed_entries(problem, theta)), theta

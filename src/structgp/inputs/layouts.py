@@ -17,6 +17,8 @@ from jaxtyping import Float, Int
 from .._types import is_traced, library
 from .reading import read_table
 
+MOST_HOLES = 2.0  # cells for each row up to which places count as a grid
+
 
 class Inputs(eqx.Module):
     """N places, each with D coordinates, in the caller's order."""
@@ -171,6 +173,16 @@ def evenly_spaced(t: Float[np.ndarray, " N"]) -> bool:
     gaps = np.diff(t)
     tolerance = 4 * np.finfo(float).eps * np.abs(t).max()
     return len(t) > 1 and bool(gaps.min() > 0 and np.ptp(gaps) <= tolerance + 1e-12 * gaps.mean())
+
+
+def together(old: Inputs, new: Inputs) -> Inputs:
+    """The places of both, one after the other; a grid stays one where the new places are cells of it, or few make it larger."""
+    points = np.concatenate([np.asarray(old.points), np.asarray(new.points)])
+    if isinstance(old, Grid):
+        sides = [len(np.unique(column)) for column in points.T]
+        if np.prod(sides) <= MOST_HOLES * len(points) and len(np.unique(points, axis=0)) == len(points):
+            return Grid.from_points(points)
+    return as_inputs(points)
 
 
 def duplicates(inputs: Inputs) -> int:

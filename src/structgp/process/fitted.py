@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .._types import Seed, double_precision, generator
-from ..engines import moments
 from ..engines.basis import Weights, columns
 from ..engines.cholesky import CholeskyConditional
 from ..engines.grids import GridConditional
 from ..engines.kalman import KalmanConditional
-from ..engines.plan import Plan
-from ..inference.base import Inferred
+from ..engines.plan import Plan, form_by_shape, plan
+from ..inference.base import Inferred, unknown
+from ..inference.choose import choose
 from ..inference.ep import cavity
-from ..inputs.layouts import Grid, Inputs, as_inputs, duplicates
-from ..inputs.observations import Data
+from ..inputs.layouts import Grid, Inputs, as_inputs, duplicates, together
+from ..inputs.observations import Data, joined, read_observations
 from ..learn.maximise import Learning
 from ..linalg.dense.cholesky import lapack_threads
-from ..parameters.tree import Leaf, as_numpy, leaves
-from ..posterior import Conditional, Moments, Prediction
+from ..parameters.tree import as_numpy
+from ..posterior import Conditional, Model, Moments, Prediction
+from ..structure.base import No
 from ..structure.derivatives import smoothness
-
-if TYPE_CHECKING:
-    from .gp import GP
-    from .stream import Stream
+from . import moments
+from .conditioning import Conditioned, Posterior, condition, given_more
+from .stream import Stream, from_fitted
+from .summary import parameter_table
 
 FEW_CELLS = 200  # of a grid up to which they are predicted one by one
 COUNTED = 20000  # rows up to which a summary counts those that repeat
@@ -53,7 +53,7 @@ class BasisWeights(NamedTuple):
 class Fitted:
     """A GP conditioned on data, with learned parameters when it comes from `fit` (then `learning` says how)."""
 
-    gp: GP
+    gp: Any  # a GP
     inputs: Inputs
     data: Data
     plan: Plan
@@ -62,6 +62,18 @@ class Fitted:
     log_evidence: float
     learning: Learning | None = None
     inference: Inferred | None = None  # how sites were found, when the observations are not Gaussian
+
+    @classmethod
+    def of(cls, gp: Model, inputs: Inputs, data: Data, given: Conditioned, learning: Learning | None = None) -> Self:
+        """A GP as it was conditioned."""
+        posterior, plan, inference = given
+        evidence = float(posterior.log_evidence)
+        return cls(gp, inputs, data, plan, posterior.conditional, posterior.weights, evidence, learning, inference)
+
+    @property
+    def posterior(self) -> Posterior:
+        """What is believed of f, as a value that passes through JAX's transformations."""
+        return Posterior(self.gp, self.conditional, self.weights, np.asarray(self.log_evidence), self._targets)
 
     @property
     def evidence_error(self) -> float:
@@ -92,16 +104,15 @@ class Fitted:
         if covariance:
             if part is not None:
                 raise ValueError("the covariance of a part is not available: ask for one of the two")
-            mean, joint = (np.asarray(part) for part in _joint(self.gp, self.conditional, self.weights, Xs, self._targets))
+            mean, joint = (np.asarray(part) for part in _joint(self.posterior, Xs))
             variance = self._spread(np.maximum(np.diagonal(joint), 0.0))
             return Prediction(self._shaped(mean), variance, self.likelihood, joint, self._extra(extra))
         grid = self._as_grid(X) if part is None else None
         with lapack_threads(self.plan.engine.matrix_rows(self.inputs)):
             if grid is not None:
-                found = marginals_of(self.gp, self.conditional, self.weights, grid, self._targets, None)
-                mean, variance = (np.asarray(part) for part in found)
+                mean, variance = (np.asarray(part) for part in _marginals(self.posterior, grid))
             else:
-                mean, variance = self._in_chunks(functools.partial(marginals_of, part=part), Xs, part)
+                mean, variance = self._in_chunks(functools.partial(_marginals, part=part), Xs, part)
         mean, variance = (self._over(X, values) for values in (self._shaped(mean), self._spread(variance)))
         return Prediction(mean, variance, self.likelihood, extra=self._extra(extra))
 
@@ -114,11 +125,11 @@ class Fitted:
         Xs, T = self._new_points(X), self._targets
         if not len(Xs):
             return np.zeros((n, 0) if self._single else (n, 0, T))
-        keys = jax.random.split(jax.random.key(int(rng.integers(2**62))))
+        key = jax.random.key(int(rng.integers(2**62)))
         grid = self._as_grid(X)
         places = Xs if grid is None else grid
         with lapack_threads(self.plan.engine.matrix_rows(self.inputs)):
-            draws = np.asarray(_draws(self.gp, self.conditional, self.weights, places, keys, n, T))
+            draws = np.asarray(_draws(self.posterior, key, places, n))
         f = self._over(X, draws[..., 0]) if self._single else draws
         return self.likelihood.sample(rng, f, self._extra(extra)) if observed else f
 
@@ -126,7 +137,7 @@ class Fitted:
     def gradient(self, X: Any) -> np.ndarray:
         """The gradient of the posterior mean in the inputs at new places, (M, D) or (M, D, T)."""
         Xs = self._new_points(X)
-        slopes = np.asarray(_mean_gradient(self.gp, self.conditional, self.weights, Xs, self._targets))
+        slopes = np.asarray(_gradient(self.posterior, Xs))
         return slopes[:, 0] if self._single else np.moveaxis(slopes, 1, 2)
 
     @double_precision
@@ -159,17 +170,17 @@ class Fitted:
         As long as there are fewer observations than free weights of basis functions, the mean is NaN and the variance infinite.
         """
         self._needs_gaussian("what was known at the time")
-        return self._in_callers_order(*moments.filtered(self.gp, self._along_time(), self._targets))
+        return self._in_callers_order(*moments.filtered(self._along_time()))
 
     @double_precision
     def smoothed(self) -> Moments:
         """The belief about f at each observed place given all observations."""
-        return self._in_callers_order(*moments.smoothed(self.gp, self._along_time(), self.weights, self._targets))
+        return self._in_callers_order(*moments.smoothed(self._along_time()))
 
     @double_precision
     def lag_one(self) -> np.ndarray:
         """The covariances of f at successive times, sorted, given all observations: (N − 1,)."""
-        return np.asarray(moments.lag_one(self.gp, self._along_time(), self.weights, self._targets))
+        return np.asarray(moments.lag_one(self._along_time()))
 
     @double_precision
     def leave_one_out(self) -> Moments:
@@ -204,7 +215,7 @@ class Fitted:
         """How much each observation counts in the mean at new places, (M, N): mean = weights @ y for a zero mean."""
         self._needs_gaussian("the equivalent kernel")
         dense = self if isinstance(self.conditional, CholeskyConditional) else self._by_matrix()
-        return np.asarray(_equivalent_kernel(self.gp, dense.conditional, dense.weights, self._new_points(X), self._targets))
+        return np.asarray(_equivalent_kernel(dense.posterior, self._new_points(X)))
 
     @double_precision
     def basis_weights(self) -> BasisWeights:
@@ -225,18 +236,16 @@ class Fitted:
         """The process given more data, with the parameters it has."""
         new = as_inputs(X)
         self._check_dimension(new)
-        data = self.gp._read(y, noise, missing, new, extra, weights)
+        data = read_observations(self.likelihood, y, noise, missing, new, extra, weights)
         if data.y.shape[1] != self._targets:
             raise ValueError(f"update: y has {data.y.shape[1]} targets, but the model was given {self._targets}")
-        return self.gp._extended(self, new, data)
+        return type(self).of(self.gp, *with_more(self, new, data), learning=self.learning)
 
     @double_precision
     def stream(self) -> Stream:
         """A model that goes on in time from here and keeps no data: constant work and memory for each new observation."""
         self._needs_gaussian("a stream")
-        from .stream import from_fitted
-
-        return from_fitted(self)
+        return from_fitted(self.gp, self.conditional, self.data, self.plan)
 
     def save(self, path: Any) -> None:
         """Write the model to one file that `structgp.load` reads; nothing in it can be executed."""
@@ -332,7 +341,7 @@ class Fitted:
             piece = Xs[at : at + size]
             padded = min(size, max(16, 2 ** int(np.ceil(np.log2(len(piece))))))
             filled = np.concatenate([piece, np.repeat(piece[:1], padded - len(piece), axis=0)])
-            mean, variance = function(self.gp, conditional, self.weights, filled, self._targets)
+            mean, variance = function(dataclasses.replace(self.posterior, conditional=conditional), filled)
             means.append(np.asarray(mean)[: len(piece)])
             spreads.append(np.asarray(variance)[: len(piece)])
         return np.concatenate(means), np.concatenate(spreads)
@@ -349,10 +358,10 @@ class Fitted:
         rank = np.asarray(self.inputs.rank)  # type: ignore[attr-defined]
         return Moments(self._shaped(np.asarray(mean)[rank]), self._spread(np.asarray(variance)[rank]))
 
-    def _along_time(self) -> KalmanConditional:
+    def _along_time(self) -> Posterior:
         if not isinstance(self.conditional, KalmanConditional):
             raise ValueError("this is computed along time: condition with structure='markov' to have it")
-        return self.conditional
+        return self.posterior
 
     def _needs_gaussian(self, what: str) -> None:
         if self.inference is not None:
@@ -372,111 +381,52 @@ class Fitted:
 
     def _precision_parts(self) -> tuple[np.ndarray, np.ndarray]:
         """The diagonal of C⁻¹ and C⁻¹y with the basis weights integrated out, in the caller's order."""
-        parts = _precision_parts(self.conditional, self.weights, self._targets)
+        parts = _inverse_parts(self.posterior)
         order = self.inputs.rank if isinstance(self.conditional, KalmanConditional) else slice(None)  # type: ignore[attr-defined]
         return np.asarray(parts[0])[order], np.asarray(parts[1])[order]
 
     def _by_matrix(self) -> Fitted:
         """The same process, of the kernel that was really used, by the whole covariance matrix."""
         gp = self.gp.replace(kernel=as_numpy(self.conditional.kernel))  # type: ignore[attr-defined]
-        return gp._conditioned(self.inputs, self.data, gp.plan(self.inputs, "dense"))
+        dense = condition(gp, self.inputs, self.data, plan(gp, self.inputs, "dense"))
+        return Fitted.of(gp, self.inputs, self.data, dense)
 
 
-def parameter_table(gp: GP, learning: Learning | None) -> list[str]:
-    """The parameters line by line: path, value, and what is special about them."""
-    rows = [("parameter", "value", "")]
-    for leaf in leaves(gp):
-        rows.append((leaf.path, np.array2string(np.asarray(leaf.value), precision=4, threshold=12), _remark(leaf, learning)))
-    width = max(len(name) for name, _, _ in rows)
-    return [f"{name:<{width}}  {value:>12}  {note}".rstrip() for name, value, note in rows]
+_marginals = jax.jit(Posterior.marginals, static_argnames="part")
+_joint = jax.jit(Posterior.joint)
+_gradient = jax.jit(Posterior.gradient)
+_inverse_parts = jax.jit(Posterior.inverse_parts)
+_draws = jax.jit(Posterior.draw, static_argnames="n")
 
 
-def _remark(leaf: Leaf, learning: Learning | None) -> str:
-    """What is special about a parameter: fixed, tied, with a prior, at a bound."""
-    at_bound = learning.at_bound if learning else ()
-    bounded = leaf.path in {name.rsplit("[", 1)[0] if np.ndim(leaf.value) else name for name in at_bound}
-    remarks = {
-        "fixed": leaf.fixed,
-        f"tied to {leaf.follows}": leaf.follows,
-        f"prior {leaf.prior}": leaf.prior,
-        "at a bound": bounded,
-    }
-    return ", ".join(remark for remark, holds in remarks.items() if holds)
+@jax.jit
+def _equivalent_kernel(posterior: Posterior, X: Any) -> Any:
+    conditional: Any = posterior.conditional
+    T, factor = posterior.targets, posterior.weights.factor
+    rho = columns(posterior.prior, X)[1] - conditional.at(X)[0][:, T:]
+    return conditional.weights(X) + rho @ jax.scipy.linalg.cho_solve((factor, True), conditional.alpha[:, T:].T)
 
 
-@functools.partial(jax.jit, static_argnames=("n", "T"))
-def _draws(gp: Any, conditional: Conditional, weights: Weights, places: Any, keys: Any, n: int, T: int) -> Any:
-    """Joint draws (n, M, T): the mean, with drawn basis weights, and what the sites leave open."""
-    X, means, _ = _look(conditional, places)
-    known, Phi = columns(gp, X)
-    drawn = jax.random.normal(keys[0], (n, weights.factor.shape[0], T))
-    beta = weights.mean + jax.vmap(lambda z: jax.scipy.linalg.solve_triangular(weights.factor, z, lower=True, trans="T"))(drawn)
-    residuals = conditional.residuals_on_grid if isinstance(places, Grid) else conditional.residuals  # type: ignore[attr-defined]
-    open_ = jnp.reshape(residuals(places, keys[1], n * T), (len(X), n, T))
-    return (known[:, None] + means[:, :T])[None] + (Phi - means[:, T:]) @ beta + jnp.swapaxes(open_, 0, 1)
-
-
-def _look(conditional: Any, places: Any, part: int | None = None) -> tuple[Any, Any, Any]:
-    """The table of places that may be a grid, and means and variance there."""
-    if isinstance(places, Grid):
-        return jnp.asarray(places.points), *conditional.on_grid(places)
-    return places, *conditional.at(places, part)
-
-
-def square_root(covariance: np.ndarray) -> np.ndarray:
-    """R with R Rᵀ = covariance, for one that is only semi-definite up to rounding."""
-    values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
-    return vectors * np.sqrt(np.maximum(values, 0.0))
-
-
-def combine(gp: Any, weights: Weights, means: Any, X: Any, T: int, part: int | None = None) -> tuple[Any, Any]:
-    """The mean of f, and ρ = φ − m_Φ through which the uncertain weights enter."""
-    known, Phi = columns(gp, X)
-    if part is not None:
-        own = gp.kernel.terms[part]
-        before = gp.kernel.terms[:part]
-        at = jax.vmap(gp.mean.features)(X).shape[1] + sum(jax.vmap(term.null_space)(X).shape[1] for term in before)
-        mine = jnp.arange(Phi.shape[1])
-        mine = (mine >= at) & (mine < at + jax.vmap(own.null_space)(X).shape[1])
-        known, Phi = jnp.zeros_like(known), jnp.where(mine, Phi, 0.0)
-    rho = Phi - means[:, T:]
-    return known[:, None] + means[:, :T] + rho @ weights.mean, jax.scipy.linalg.solve_triangular(
-        weights.factor, rho.T, lower=True
+def with_more(fitted: Any, new: Inputs, data: Data) -> tuple[Inputs, Data, Conditioned]:
+    """The data of `fitted` and more, and the process given both: the factor grows where there is one."""
+    old, before, after = fitted.data, len(fitted.inputs), len(new)
+    both = Data(
+        np.concatenate([old.y, data.y]),
+        np.concatenate([old.noise, data.noise]),
+        np.concatenate([old.seen, data.seen]),
+        old.flat,
+        joined(old.extra, data.extra, before, after),
+        joined(old.weight, data.weight, before, after),
     )
-
-
-@functools.partial(jax.jit, static_argnames=("T", "part"))
-def marginals_of(gp: Any, conditional: Conditional, weights: Weights, places: Any, T: int, part: int | None) -> tuple[Any, Any]:
-    """Mean and variance of f at new places, with the basis weights as uncertain as they are."""
-    X, means, variance = _look(conditional, places, part)
-    mean, U = combine(gp, weights, means, X, T, part)
-    return mean, variance + jnp.sum(U * U, axis=0)
-
-
-@functools.partial(jax.jit, static_argnames="T")
-def _joint(gp: Any, conditional: Conditional, weights: Weights, X: Any, T: int) -> tuple[Any, Any]:
-    means, covariance = conditional.joint(X)
-    mean, U = combine(gp, weights, means, X, T)
-    return mean, covariance + U.T @ U
-
-
-@functools.partial(jax.jit, static_argnames="T")
-def _mean_gradient(gp: Any, conditional: Conditional, weights: Weights, X: Any, T: int) -> Any:
-    mean_at = lambda x: combine(gp, weights, conditional.at(x[None])[0], x[None], T)[0][0]
-    return jax.vmap(jax.jacrev(mean_at))(X)
-
-
-@functools.partial(jax.jit, static_argnames="T")
-def _precision_parts(conditional: Conditional, weights: Weights, T: int) -> tuple[Any, Any]:
-    """The diagonal of C_β⁻¹ and C_β⁻¹y, with the basis weights integrated out."""
-    diagonal, alpha = conditional.inverse_parts()
-    U = jax.scipy.linalg.solve_triangular(weights.factor, alpha[:, T:].T, lower=True)
-    return diagonal - jnp.sum(U * U, axis=0), alpha[:, :T] - alpha[:, T:] @ weights.mean
-
-
-@functools.partial(jax.jit, static_argnames="T")
-def _equivalent_kernel(gp: Any, conditional: CholeskyConditional, weights: Weights, X: Any, T: int) -> Any:
-    means = conditional.at(X)[0]
-    _, Phi = columns(gp, X)
-    rho = Phi - means[:, T:]
-    return conditional.weights(X) + rho @ jax.scipy.linalg.cho_solve((weights.factor, True), conditional.alpha[:, T:].T)
+    gp, inputs = fitted.gp, together(fitted.inputs, new)
+    if fitted.inference is None and isinstance(fitted.conditional, CholeskyConditional):
+        posterior = given_more(fitted.posterior, np.asarray(new.points), data)
+        return inputs, both, Conditioned(posterior, plan(gp, inputs, "dense"))
+    applies = not isinstance(form_by_shape(fitted.plan.engine, gp.kernel, inputs), No)
+    chosen = fitted.plan if applies else plan(gp, inputs)
+    rule, start = None, None
+    if fitted.inference is not None:
+        rule = choose(gp.likelihood, fitted.inference.method)
+        more = unknown(after, gp.likelihood.latents)[0]
+        start = (np.concatenate([fitted.inference.w, more]), np.concatenate([fitted.inference.h, more]))
+    return inputs, both, condition(gp, inputs, both, chosen, rule, start)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,16 +18,13 @@ from ..engines.plan import Plan
 from ..inference.base import Inferred
 from ..inference.several import offsets, sites_on
 from ..inputs.layouts import Inputs, as_inputs
-from ..inputs.observations import Data
+from ..inputs.observations import Data, read_observations
 from ..learn.maximise import Learning
 from ..likelihoods.base import Likelihood
 from ..linalg.dense.cholesky import lapack_threads
 from ..parameters.tree import as_numpy
 from ..posterior import Moments
-from .fitted import parameter_table
-
-if TYPE_CHECKING:
-    from .gp import GP
+from .summary import parameter_table
 
 CHUNK_BYTES = 64e6  # size of the cross-covariance that prediction holds at a time
 PLACES = 256  # for which class probabilities are averaged at a time
@@ -93,7 +90,7 @@ class LatentPrediction:
 class FittedLatents:
     """A GP of several latents conditioned on data, with learned parameters when it comes from `fit`."""
 
-    gp: GP
+    gp: Any
     inputs: Inputs
     data: Data
     plan: Plan
@@ -101,6 +98,13 @@ class FittedLatents:
     inference: Inferred
     learning: Learning | None = None
     conditional: CoupledConditional = dataclasses.field(default=None, metadata={"derived": True}, repr=False)  # type: ignore[assignment]
+
+    @classmethod
+    def of(cls, gp: Any, inputs: Inputs, data: Data, given: Any, learning: Learning | None = None) -> FittedLatents:
+        """A GP as it was conditioned."""
+        posterior, plan, inference = given
+        evidence = float(posterior.log_evidence)
+        return cls(gp, inputs, data, plan, evidence, inference, learning, posterior.conditional)
 
     @property
     def kernel(self) -> Any:
@@ -142,8 +146,10 @@ class FittedLatents:
         """The process given more data, with the parameters it has."""
         new = as_inputs(X)
         self._new_points(X)
-        data = self.gp._read(y, None, missing, new, None, weights)
-        return self.gp._extended(self, new, data)  # type: ignore[arg-type, return-value]
+        from .fitted import with_more
+
+        data = read_observations(self.likelihood, y, None, missing, new, None, weights)
+        return self.of(self.gp, *with_more(self, new, data), learning=self.learning)
 
     def save(self, path: Any) -> None:
         """Write the model to one file that `structgp.load` reads; nothing in it can be executed."""
@@ -176,7 +182,7 @@ class FittedLatents:
         return np.asarray(new.points)
 
 
-def conditional_of(gp: GP, inputs: Inputs, inferred: Inferred, engine: Engine) -> CoupledConditional:
+def conditional_of(gp: Any, inputs: Inputs, inferred: Inferred, engine: Engine) -> CoupledConditional:
     """The latents given the sites that were found."""
     return jax.block_until_ready(condition_latents(gp, inputs, inferred.w, inferred.h, engine))
 
@@ -190,20 +196,20 @@ def _unpadded(function: Any, fixed: tuple[Any, ...], rows: list[np.ndarray]) -> 
 
 
 @functools.partial(jax.jit, static_argnames="engine")
-def condition_latents(gp: GP, inputs: Inputs, a: Any, h: Any, engine: Engine) -> CoupledConditional:
+def condition_latents(gp: Any, inputs: Inputs, a: Any, h: Any, engine: Engine) -> CoupledConditional:
     """The latents given small-matrix sites, one for each place."""
     sites = sites_on(gp, jnp.asarray(inputs.points), a, h)
     return engine.condition(engine.form(gp.kernel, inputs), sites)  # type: ignore[arg-type, return-value]
 
 
 @jax.jit
-def _look(gp: GP, conditional: CoupledConditional, X: Any) -> tuple[Any, Any]:
+def _look(gp: Any, conditional: CoupledConditional, X: Any) -> tuple[Any, Any]:
     mean, covariance = conditional.at(X)
     return offsets(gp, X) + mean, covariance
 
 
 @functools.partial(jax.jit, static_argnames="n")
-def _draws(gp: GP, conditional: CoupledConditional, X: Any, key: Any, n: int) -> Any:
+def _draws(gp: Any, conditional: CoupledConditional, X: Any, key: Any, n: int) -> Any:
     return _look(gp, conditional, X)[0] + conditional.residuals(X, key, n)
 
 

@@ -5,31 +5,26 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .._types import Seed, double_precision
-from ..engines.basis import Weights, integrate, sites_of
 from ..engines.diagnose import why_not_positive
 from ..engines.kalman import Kalman, KalmanConditional
 from ..engines.plan import form_by_shape, plan
 from ..inputs.layouts import Times, as_inputs
-from ..inputs.observations import Data
+from ..inputs.observations import Data, read_observations
 from ..inputs.reading import read_numbers
 from ..learn.many import Batch, batches_of, engine_for, maximise_apart, maximise_shared, over_series, summed
 from ..learn.maximise import Learning
 from ..parameters.tree import as_numpy
-from ..posterior import Prediction
+from ..posterior import Model, Prediction
 from ..structure.base import No
-from ..structure.dense import typical_variance
 from ..structure.state_space import harmonics_of
-from .fitted import Fitted, marginals_of
-
-if TYPE_CHECKING:
-    from .gp import GP
+from .conditioning import Conditioned, Posterior, check_inputs, posterior_of
+from .fitted import Fitted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,8 +32,7 @@ class _Known:
     """What is known of a batch of series, stacked."""
 
     batch: Batch
-    conditional: KalmanConditional
-    weights: Weights
+    posterior: Posterior
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,7 +42,7 @@ class FittedSeries(Sequence[Fitted]):
     `learning` says how the parameters were found: one account, or one for each series when they have parameters of their own.
     """
 
-    models: GP  # every number has one more axis, of length S, in front
+    models: Model  # every number has one more axis, of length S, in front
     inputs: tuple[Times, ...]
     data: tuple[Data, ...]
     known: tuple[_Known, ...]
@@ -83,8 +77,7 @@ class FittedSeries(Sequence[Fitted]):
         predictions: list[Any] = [None] * len(self)
         for known in self.known:
             index = known.batch.index
-            models = _picked(self.models, index)
-            mean, variance = (np.asarray(p) for p in _marginals(models, known.conditional, known.weights, filled[index]))
+            mean, variance = (np.asarray(p) for p in _marginals(known.posterior, filled[index]))
             for row, s in enumerate(index):
                 count, likelihood = len(new[s]), _picked(self.models.likelihood, s)
                 predictions[s] = Prediction(mean[row, :count, 0], variance[row, :count], likelihood)
@@ -112,12 +105,11 @@ class FittedSeries(Sequence[Fitted]):
     @double_precision
     def _one(self, s: int) -> Fitted:
         known = next(known for known in self.known if s in known.batch.index)
-        row, gp = int(np.flatnonzero(known.batch.index == s)[0]), _picked(self.models, s)
-        conditional = _cut(_picked(known.conditional, row), len(self.inputs[s]))
-        chosen = plan(gp, self.inputs[s], "markov")
+        posterior = _picked(known.posterior, int(np.flatnonzero(known.batch.index == s)[0]))
+        posterior = dataclasses.replace(posterior, conditional=_cut(posterior.conditional, len(self.inputs[s])))
+        gp, inputs = posterior.prior, self.inputs[s]
         learning = self.learnings[s % len(self.learnings)] if self.learnings else None
-        weights, evidence = _picked(known.weights, row), float(self.log_evidences[s])
-        return Fitted(gp, self.inputs[s], self.data[s], chosen, conditional, weights, evidence, learning)
+        return Fitted.of(gp, inputs, self.data[s], Conditioned(posterior, plan(gp, inputs, "markov")), learning)
 
     def __repr__(self) -> str:
         places = sum(len(inputs) for inputs in self.inputs)
@@ -136,14 +128,14 @@ def _cut(conditional: KalmanConditional, count: int) -> KalmanConditional:
     return dataclasses.replace(conditional, t=t, sites=sites, smoothed=smoothed)
 
 
-def condition_series(gp: GP, X: Any, y: Any, noise: Any, missing: str) -> FittedSeries:
+def condition_series(gp: Model, X: Any, y: Any, noise: Any, missing: str) -> FittedSeries:
     """All series given their data, with the parameters as they are."""
     inputs, data = read_series(gp, X, y, noise, missing)
     return _conditioned(_repeated(gp, len(inputs)), inputs, data, batches_of(inputs, data), ())
 
 
 def fit_series(
-    gp: GP,
+    gp: Model,
     X: Any,
     y: Any,
     noise: Any,
@@ -167,19 +159,23 @@ def fit_series(
     return _conditioned(_repeated(learned, len(inputs)), inputs, data, batches, (learning,))
 
 
-def _repeated(gp: GP, count: int) -> GP:
+def _repeated(gp: Model, count: int) -> Model:
     return jax.tree.map(lambda leaf: np.broadcast_to(np.asarray(leaf), (count, *np.shape(leaf))), gp)
 
 
 def _conditioned(
-    models: GP, inputs: tuple[Times, ...], data: tuple[Data, ...], batches: tuple[Batch, ...], learnings: tuple[Learning, ...]
+    models: Model,
+    inputs: tuple[Times, ...],
+    data: tuple[Data, ...],
+    batches: tuple[Batch, ...],
+    learnings: tuple[Learning, ...],
 ) -> FittedSeries:
     engine = engine_for(models)
     evidences, known = np.zeros(len(inputs)), []
     for batch in batches:
-        parts = as_numpy(_condition(_picked(models, batch.index), batch.inputs, batch.data, engine))
-        conditional, weights, evidences[batch.index] = parts
-        known.append(_Known(batch, conditional, weights))
+        posterior = as_numpy(_condition(_picked(models, batch.index), batch.inputs, batch.data, engine))
+        evidences[batch.index] = posterior.log_evidence
+        known.append(_Known(batch, posterior))
     bad = np.flatnonzero(~np.isfinite(evidences))
     if len(bad):
         s = int(bad[0])
@@ -188,22 +184,13 @@ def _conditioned(
 
 
 @functools.partial(jax.jit, static_argnames="engine")
-def _condition(models: GP, inputs: Times, data: Data, engine: Kalman) -> tuple[KalmanConditional, Weights, Any]:
-    def one(gp: GP, inputs: Times, data: Data) -> tuple[KalmanConditional, Weights, Any]:
-        X = jnp.asarray(inputs.points)
-        structure = engine.form(gp.kernel, inputs)
-        assert not isinstance(structure, No)
-        conditional = engine.condition(structure, sites_of(gp, X, data, typical_variance(gp.kernel, X)))
-        evidence, weights = integrate(gp, *conditional.log_det_and_gram(), jnp.sum(data.seen), 1, 1)
-        return conditional, weights, evidence
-
-    return over_series(one, models, inputs, data)
+def _condition(models: Model, inputs: Times, data: Data, engine: Kalman) -> Posterior:
+    return over_series(functools.partial(posterior_of, engine=engine), models, inputs, data)
 
 
 @jax.jit
-def _marginals(models: GP, conditionals: KalmanConditional, weights: Weights, t: Any) -> tuple[Any, Any]:
-    one = lambda gp, conditional, weights, t: marginals_of(gp, conditional, weights, t[:, None], 1, None)
-    return over_series(one, models, conditionals, weights, t)
+def _marginals(posteriors: Posterior, t: Any) -> tuple[Any, Any]:
+    return over_series(lambda posterior, t: posterior.marginals(t[:, None]), posteriors, t)
 
 
 def _is_list(X: Any) -> bool:
@@ -218,7 +205,7 @@ def _new_times(X: Any, name: str) -> np.ndarray:
     return points[:, 0]
 
 
-def read_series(gp: GP, X: Any, y: Any, noise: Any, missing: str) -> tuple[tuple[Times, ...], tuple[Data, ...]]:
+def read_series(gp: Model, X: Any, y: Any, noise: Any, missing: str) -> tuple[tuple[Times, ...], tuple[Data, ...]]:
     """Series as checked arrays: lists with one entry for each, or times X (N,) and a panel y (N, S) with a column for each."""
     if _is_list(X):
         if not isinstance(y, (list, tuple)) or len(y) != len(X):
@@ -242,10 +229,10 @@ def read_series(gp: GP, X: Any, y: Any, noise: Any, missing: str) -> tuple[tuple
     return inputs, data
 
 
-def _read_one(gp: GP, s: int, X: Any, y: Any, noise: Any, missing: str) -> tuple[Times, Data]:
+def _read_one(gp: Model, s: int, X: Any, y: Any, noise: Any, missing: str) -> tuple[Times, Data]:
     try:
         inputs = as_inputs(X)
-        data = gp._read(y, noise, missing, inputs)
+        data = read_observations(gp.likelihood, y, noise, missing, inputs)
     except (ValueError, TypeError) as problem:
         raise type(problem)(f"series {s}: {problem}") from None
     if not isinstance(inputs, Times) or data.y.shape[1] > 1:
@@ -254,10 +241,10 @@ def _read_one(gp: GP, s: int, X: Any, y: Any, noise: Any, missing: str) -> tuple
     return inputs, data
 
 
-def _check(gp: GP, inputs: Sequence[Times]) -> None:
+def _check(gp: Model, inputs: Sequence[Times]) -> None:
     """Refuse kernels that are not chains, by the reason; the series that begins first decides."""
     earliest = min(inputs, key=lambda times: times.t[0])
-    gp._check_kernel(earliest)
+    check_inputs(gp, earliest)
     form = form_by_shape(Kalman(harmonics_of(gp.kernel)), gp.kernel, earliest)
     if isinstance(form, No):
         raise ValueError(

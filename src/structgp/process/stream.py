@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,20 +13,18 @@ import numpy as np
 from .._types import double_precision
 from ..engines.basis import Weights, columns, integrate, sites_of
 from ..engines.kalman import Kalman, KalmanConditional, read
+from ..engines.plan import Plan
 from ..inputs.layouts import Times, as_inputs
-from ..inputs.observations import Data
+from ..inputs.observations import Data, read_observations
 from ..linalg.filters import kalman_stream
 from ..linalg.filters.kalman_stream import Filtered
 from ..parameters.tree import as_numpy
-from ..posterior import Prediction
+from ..posterior import Conditional, Model, Prediction
 from ..structure.approximate import NAMES, approximated
 from ..structure.base import No
 from ..structure.dense import variances
 from ..structure.state_space import Where, chain_of, harmonics_of
-from .fitted import Fitted, combine
-
-if TYPE_CHECKING:
-    from .gp import GP
+from .conditioning import check_inputs, combined
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +34,7 @@ class Stream:
     An immutable value: `update` returns the stream with more observations. The parameters stay as they are.
     """
 
-    gp: GP
+    gp: Model
     first: float | None
     time: float | None
     state: Filtered | None
@@ -122,13 +120,13 @@ class Stream:
         if not isinstance(new, Times):
             raise ValueError(f"a stream has one time for each observation, got {new!r}")
         if self.time is None:
-            self.gp._check_kernel(new)
+            check_inputs(self.gp, new)
         elif new.t[0] < self.time:
             raise ValueError(
                 f"a stream goes forwards: {new.t[0]:g} is before its last time {self.time:g}; "
                 "Fitted.update takes observations anywhere"
             )
-        data = self.gp._read(y, noise, missing, new)
+        data = read_observations(self.gp.likelihood, y, noise, missing, new)
         if self.state is not None and data.y.shape[1] != self.targets:
             raise ValueError(f"update: y has {data.y.shape[1]} targets, but the stream was given {self.targets}")
         return new, data
@@ -160,7 +158,7 @@ def _lacking(precision: np.ndarray) -> int:
     return int(np.sum(~(values > 8 * len(scale) * np.finfo(float).eps)))
 
 
-def from_nothing(gp: GP, approximate: str | None) -> Stream:
+def from_nothing(gp: Model, approximate: str | None) -> Stream:
     """A stream that has seen nothing yet."""
     if approximate not in (None, *NAMES):
         raise ValueError(f"approximate must be one of {list(NAMES)}, or None to be exact, got {approximate!r}")
@@ -169,20 +167,18 @@ def from_nothing(gp: GP, approximate: str | None) -> Stream:
     return Stream(gp, None, None, None, 0, 1, True, engine)
 
 
-def from_fitted(fitted: Fitted) -> Stream:
-    """The stream that goes on after the data of a fitted model."""
-    known = fitted.conditional
+def from_fitted(gp: Model, known: Conditional, data: Data, plan: Plan) -> Stream:
+    """The stream that goes on after the data of a model that was conditioned by this plan."""
     if not isinstance(known, KalmanConditional):
-        reason = next((offer.reason for offer in fitted.plan.offers if offer.engine.name == "Kalman" and offer.reason), None)
+        reason = next((offer.reason for offer in plan.offers if offer.engine.name == "Kalman" and offer.reason), None)
         because = f"here: {reason}" if reason else "condition with structure='markov'"
-        name = fitted.plan.engine.name
-        raise ValueError(f"a stream needs the state of a filter, which the {name} engine does not have; {because}")
+        raise ValueError(f"a stream needs the state of a filter, which the {plan.engine.name} engine does not have; {because}")
     engine = Kalman(known.engine.harmonics, approximate=known.engine.approximate)
-    _chain_or_why(fitted.gp, float(known.t[0]), engine)
+    _chain_or_why(gp, float(known.t[0]), engine)
     filtered = known.smoothed
     state = Filtered(filtered.m[-1], filtered.P[-1], *known.log_det_and_gram())
-    seen, t = int(np.sum(fitted.data.seen)), known.t
-    return Stream(fitted.gp, float(t[0]), float(t[-1]), state, seen, fitted.data.y.shape[1], fitted.data.flat, engine)
+    seen, t = int(np.sum(data.seen)), known.t
+    return Stream(gp, float(t[0]), float(t[-1]), state, seen, data.y.shape[1], data.flat, engine)
 
 
 def _times(t: Any, allow_empty: bool = False) -> np.ndarray:
@@ -202,7 +198,7 @@ def _padded(data: Data, order: np.ndarray, size: int) -> Data:
     return Data(fill(data.y), fill(data.noise), fill(data.seen), True)
 
 
-def _chain_or_why(gp: GP, first: float | None, engine: Kalman) -> None:
+def _chain_or_why(gp: Model, first: float | None, engine: Kalman) -> None:
     """Refuse a kernel without a finite state, or times before its beginning."""
     found: list[Any] = []
     jax.eval_shape(lambda at: found.append(_chain(gp, at if first is None else first, engine)), jnp.zeros(()))
@@ -210,26 +206,26 @@ def _chain_or_why(gp: GP, first: float | None, engine: Kalman) -> None:
         raise ValueError(f"this model cannot be streamed: {found[0].reason}")
 
 
-def _chain(gp: GP, first: Any, engine: Kalman) -> Any:
+def _chain(gp: Model, first: Any, engine: Kalman) -> Any:
     """The chain of the process from its first time on, or why there is none."""
     return chain_of(approximated(gp.kernel, engine.approximate), Where(first, first, engine.harmonics))
 
 
 @functools.partial(jax.jit, static_argnames=("targets", "engine"))
-def _begin(gp: GP, first: Any, targets: int, engine: Kalman) -> Filtered:
+def _begin(gp: Model, first: Any, targets: int, engine: Kalman) -> Filtered:
     free = columns(gp, jnp.reshape(first, (1, 1)))[1].shape[1]
     return kalman_stream.begin(_chain(gp, first, engine), targets + free)
 
 
 @functools.partial(jax.jit, static_argnames="engine")
-def _advance(gp: GP, state: Filtered, first: Any, since: Any, t: Any, data: Data, engine: Kalman) -> Filtered:
+def _advance(gp: Model, state: Filtered, first: Any, since: Any, t: Any, data: Data, engine: Kalman) -> Filtered:
     X = jnp.asarray(t)[:, None]
     sites = sites_of(gp, X, data, jnp.max(variances(gp.kernel, X)))
     return kalman_stream.advance(_chain(gp, first, engine), state, since, t, sites.precision, sites.targets)
 
 
 @functools.partial(jax.jit, static_argnames="targets")
-def _integrate(gp: GP, log_det: Any, gram: Any, count: Any, targets: int) -> tuple[Any, Weights, Any]:
+def _integrate(gp: Model, log_det: Any, gram: Any, count: Any, targets: int) -> tuple[Any, Weights, Any]:
     """The evidence, the weights, and their posterior precision."""
     evidence, weights = integrate(gp, log_det, gram, count, targets, 1)
     of_mean = gp.mean.features(jnp.zeros(1)).shape[0]
@@ -238,19 +234,19 @@ def _integrate(gp: GP, log_det: Any, gram: Any, count: Any, targets: int) -> tup
 
 
 @functools.partial(jax.jit, static_argnames="targets")
-def _prior(gp: GP, weights: Weights, t: Any, targets: int) -> tuple[Any, Any]:
+def _prior(gp: Model, weights: Weights, t: Any, targets: int) -> tuple[Any, Any]:
     X = jnp.asarray(t)[:, None]
     means = jnp.zeros((len(t), targets + weights.factor.shape[0]))
-    mean, U = combine(gp, weights, means, X, targets)
+    mean, U = combined(*columns(gp, X), weights, means, targets)
     return mean, variances(gp.kernel, X) + jnp.sum(U * U, axis=0)
 
 
 @functools.partial(jax.jit, static_argnames=("targets", "engine"))
 def _ahead(
-    gp: GP, weights: Weights, state: Filtered, first: Any, time: Any, t: Any, targets: int, engine: Kalman
+    gp: Model, weights: Weights, state: Filtered, first: Any, time: Any, t: Any, targets: int, engine: Kalman
 ) -> tuple[Any, Any]:
     chain = _chain(gp, first, engine)
     states = kalman_stream.ahead(chain, state, jnp.asarray(t) - time)
     means, variance = read(chain, None, jnp.asarray(t), *states)
-    mean, U = combine(gp, weights, means, jnp.asarray(t)[:, None], targets)
+    mean, U = combined(*columns(gp, jnp.asarray(t)[:, None]), weights, means, targets)
     return mean, jnp.maximum(variance, 0.0) + jnp.sum(U * U, axis=0)

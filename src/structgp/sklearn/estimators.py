@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from ..inputs.layouts import as_inputs
+from ..inputs.observations import read_observations
 from ..inputs.reading import describe_bad, read_numbers, read_table
 from ..kernels.independent import kernels_of
 from ..kernels.nonstationary import Constant
@@ -164,7 +165,9 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         X = self._rows(X, reset=True)
         y = self._targets(X, y)
         gp = GP(self._kernel(), self._likelihood(), self._mean())
-        gp._read(y, None, "error", as_inputs(X))  # before normalising, which would spread a NaN over its column
+        read_observations(
+            gp.likelihood, y, None, "error", as_inputs(X)
+        )  # before normalising, which would spread a NaN over its column
         self._center, self._scale = self._units(y, noise)
         scaled, noise = (y - self._center) / self._scale, self._scaled_noise(noise)
         ours = self.kernel is None and self.noise is None and isinstance(self.mean, str) and self.mean == "constant"

@@ -18,7 +18,7 @@ from ...engines.basis import columns, integrate
 from ...engines.plan import Offer, Plan, form_by_shape
 from ...inference.base import Inference
 from ...inputs.layouts import Inputs, as_inputs
-from ...inputs.observations import Data
+from ...inputs.observations import Data, read_observations
 from ...kernels.algebra import Kernel, Sum
 from ...kernels.stationary import HalfIntegerMatern, Matern52
 from ...learn.evidence import LOWEST, Objective
@@ -31,6 +31,7 @@ from ...linalg.features import splines
 from ...means import polynomial
 from ...parameters.tree import Parametrised, free_vector, learned_leaves, log_prior, with_free, with_values
 from ...posterior import Prediction
+from ...process.conditioning import check_inputs, compiled_ahead, condition, rule_for
 from ...process.fitted import Fitted
 from ...process.gp import GP
 from ...structure.additive import MOST_STATES, Additive, additive, lines_of, terms_of
@@ -185,7 +186,7 @@ class AdditiveGP(Parametrised):
             raise ValueError(f"solver must be one of {list(SOLVERS)}, got {solver!r}")
         inputs = as_inputs(X)
         gp = self.gp(inputs.dimension)
-        data = gp._read(y, noise, missing, inputs, extra)
+        data = read_observations(gp.likelihood, y, noise, missing, inputs, extra)
         return conditioned(gp, inputs, data, AdditiveEngine(solver=solver), _rule(gp, inference, data))
 
     @double_precision
@@ -210,8 +211,8 @@ class AdditiveGP(Parametrised):
         """
         inputs = as_inputs(X)
         gp = self.gp(inputs.dimension)
-        gp._check_kernel(inputs)
-        data = gp._read(y, noise, missing, inputs, extra)
+        check_inputs(gp, inputs)
+        data = read_observations(gp.likelihood, y, noise, missing, inputs, extra)
         rule = _rule(gp, inference, data)
         options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
         learned, learning, engine = learn(gp, inputs, data, rule, **options)
@@ -228,7 +229,7 @@ def learn(
     gp = _started(_held(gp, inputs), inputs, data)
     evaluations = 0
     for _ in range(ROUNDS):
-        ahead = gp.compiled_ahead(inputs, data, AdditiveEngine(intervals), rule)
+        ahead = compiled_ahead(gp, inputs, data, AdditiveEngine(intervals), rule)
         objective = _objective(gp, inputs, data, intervals, rule)
         with lapack_threads(1):
             gp, learning = climb(gp, objective, [free_vector(gp)], max(int(np.sum(data.seen)), 1), began, **options)
@@ -251,7 +252,7 @@ def _objective(gp: GP, inputs: Inputs, data: Data, intervals: int, rule: Inferen
 
 def _rule(gp: GP, inference: str | None, data: Data) -> Inference | None:
     """The rule to find sites by, unless it could ask for sites that no additive engine takes."""
-    rule = gp._rule(inference, data)
+    rule = rule_for(gp, inference, data)
     if rule is not None and rule.signed(gp.likelihood):
         raise ValueError(
             f"{type(gp.likelihood).__name__} is not log-concave, and so needs sites that an additive model cannot take: "
@@ -316,8 +317,7 @@ def conditioned(
     engine = (engine or AdditiveEngine()).specialised(gp, inputs, data)
     plan = Plan((Offer(engine, engine.cost(gp.kernel, inputs), note=engine.note(gp.kernel)),))
     with lapack_threads(1):
-        fitted = gp._conditioned(inputs, data, plan, rule)
-    return FittedAdditive(**{field.name: getattr(fitted, field.name) for field in dataclasses.fields(fitted)})
+        return FittedAdditive.of(gp, inputs, data, condition(gp, inputs, data, plan, rule))
 
 
 def _refuse(gp: GP, inputs: Inputs) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..._types import Seed, double_precision, generator
 from ...inputs.layouts import as_inputs
+from ...inputs.observations import read_observations
 from ...kernels.algebra import Kernel, Sum
 from ...kernels.stationary import Matern
 from ...kernels.views import Project
@@ -170,7 +171,7 @@ class ProjectionPursuitGP:
         began = time.perf_counter()
         inputs = as_inputs(X)
         points = np.asarray(inputs.points)
-        data = GP(Matern(nu=self.nu))._read(y, None, "error", inputs)
+        data = read_observations(Gaussian(), y, None, "error", inputs)
         if data.y.shape[1] != 1:
             raise ValueError(f"projection pursuit takes one target, got {data.y.shape[1]}: fit them one at a time")
         units = Units.of(points, data.y[:, 0])
@@ -179,7 +180,7 @@ class ProjectionPursuitGP:
             model, learning, table = self._search(Z, z, generator(seed), max_evaluations, progress)
             model = as_numpy(model)
             gp, places = additive_gp(model), as_inputs(Z)
-            additive = conditioned(gp, places, gp._read(z, None, "error", places))
+            additive = conditioned(gp, places, read_observations(gp.likelihood, z, None, "error", places))
             spread = as_numpy(_spread(model, Rows.of(Z, z[:, None])))
         evidence = learning.objective - len(z) * float(np.log(units.y_scale))
         return FittedProjectionPursuit(model, units, additive, spread, table, evidence, learning, time.perf_counter() - began)

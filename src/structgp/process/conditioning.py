@@ -1,0 +1,237 @@
+"""A prior given data, as a value: from Gaussian observations, or from the sites that stand for any others."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..background import Early, compiling
+from ..engines.base import Engine
+from ..engines.basis import Factors, Weights, columns, integrate, sites_of
+from ..engines.diagnose import why_not_positive
+from ..engines.plan import Plan
+from ..inference.base import CONVERGED, Found, Inference, Inferred, find_sites, unknown
+from ..inference.choose import choose
+from ..inference.several import check_several
+from ..inputs.layouts import Grid, Inputs
+from ..inputs.observations import Data
+from ..kernels.independent import kernels_of
+from ..linalg.dense.cholesky import lapack_threads
+from ..posterior import Conditional, Model
+from ..structure.dense import typical_variance
+from .latents import condition_latents, conditional_of
+
+Pair = tuple[Float[Array, "M T"], Float[Array, " M"]]
+
+
+class Posterior(eqx.Module):
+    """What is believed of f after data: a zero-mean process given sites, the known mean, and the weights of basis functions.
+
+    A value that passes through `jit`, `vmap` and `grad`. T targets have a mean each and one variance for all.
+    """
+
+    prior: Model
+    conditional: Conditional
+    weights: Weights
+    log_evidence: Float[Any, ""]
+    targets: int = eqx.field(static=True, default=1)
+
+    def marginals(self, places: Any, part: int | None = None) -> Pair:
+        """Mean and variance of f, or of one term of a sum, at the rows of a table or in the cells of a grid."""
+        if isinstance(places, Grid):
+            X, (means, variance) = jnp.asarray(places.points), self.conditional.on_grid(places)  # type: ignore[attr-defined]
+        else:
+            X, (means, variance) = places, self.conditional.at(places, part)
+        mean, U = self.with_weights(*basis_of(self.prior, X, part), means)
+        return mean, variance + jnp.sum(U * U, axis=0)
+
+    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M T"], Float[Array, "M M"]]:
+        """Means and the whole covariance at new places."""
+        means, covariance = self.conditional.joint(X)
+        mean, U = self.with_weights(*columns(self.prior, X), means)
+        return mean, covariance + U.T @ U
+
+    def gradient(self, X: Float[Array, "M D"]) -> Float[Array, "M T D"]:
+        """The gradient of the mean in the inputs."""
+
+        def mean(x: Array) -> Array:
+            return self.with_weights(*columns(self.prior, x[None]), self.conditional.at(x[None])[0])[0][0]
+
+        return jax.vmap(jax.jacrev(mean))(X)
+
+    def draw(self, key: Array, places: Any, n: int) -> Float[Array, "n M T"]:
+        """n joint draws: the mean with drawn basis weights, and what the sites leave open."""
+        X = jnp.asarray(places.points) if isinstance(places, Grid) else places
+        means = (self.conditional.on_grid if isinstance(places, Grid) else self.conditional.at)(places)[0]  # type: ignore[attr-defined]
+        residuals = self.conditional.residuals_on_grid if isinstance(places, Grid) else self.conditional.residuals  # type: ignore[attr-defined]
+        of_weights, of_rest = jax.random.split(key)
+        (known, Phi), T = columns(self.prior, X), self.targets
+        drawn = jax.random.normal(of_weights, (n, self.weights.factor.shape[0], T))
+        solve = lambda z: jax.scipy.linalg.solve_triangular(self.weights.factor, z, lower=True, trans="T")
+        beta = self.weights.mean + jax.vmap(solve)(drawn)
+        open_ = jnp.reshape(residuals(places, of_rest, n * T), (len(X), n, T))
+        return (known[:, None] + means[:, :T])[None] + (Phi - means[:, T:]) @ beta + jnp.swapaxes(open_, 0, 1)
+
+    def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N T"]]:
+        """The diagonal of C⁻¹ and C⁻¹y with the basis weights integrated out, in the order of the sites."""
+        diagonal, alpha = self.conditional.inverse_parts()
+        U = jax.scipy.linalg.solve_triangular(self.weights.factor, alpha[:, self.targets :].T, lower=True)
+        return diagonal - jnp.sum(U * U, axis=0), alpha[:, : self.targets] - alpha[:, self.targets :] @ self.weights.mean
+
+    def update(self, X: Float[Array, "M D"], data: Data) -> Posterior:
+        """Given more Gaussian data as well, where the conditional can grow (that of a dense matrix)."""
+        more = sites_of(self.prior, X, data, typical_variance(self.prior.kernel, X))
+        conditional = self.conditional.updated(X, more)  # type: ignore[attr-defined]
+        seen = jnp.sum(conditional.sites.precision > 0)
+        log_det, gram = conditional.log_det_and_gram()
+        evidence, weights = integrate(self.prior, log_det, gram, seen, self.targets, X.shape[1])
+        return Posterior(self.prior, conditional, weights, evidence, self.targets)
+
+    def with_weights(
+        self, known: Float[Array, " M"], Phi: Float[Array, "M P"], means: Float[Array, "M C"]
+    ) -> tuple[Float[Array, "M T"], Float[Array, "P M"]]:
+        """The mean of f, and U whose columns' products are the covariance that the uncertain weights add."""
+        return combined(known, Phi, self.weights, means, self.targets)
+
+
+def combined(
+    known: Float[Array, " M"], Phi: Float[Array, "M P"], weights: Weights, means: Float[Array, "M C"], T: int
+) -> tuple[Float[Array, "M T"], Float[Array, "P M"]]:
+    """The mean of f, and U with UᵀU = ρᵀA⁻¹ρ, ρ = φ − m_Φ, through which the uncertain weights enter."""
+    rho = Phi - means[:, T:]
+    U = jax.scipy.linalg.solve_triangular(weights.factor, rho.T, lower=True)
+    return known[:, None] + means[:, :T] + rho @ weights.mean, U
+
+
+def basis_of(model: Model, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, " M"], Float[Array, "M P"]]:
+    """The known mean and the basis functions at all rows; of one term of a sum only what is its own."""
+    return columns(model, X) if part is None else jax.vmap(lambda x: basis_of_part(model, x, part))(X)
+
+
+def basis_of_part(model: Model, x: Float[Array, " D"], part: int | None) -> tuple[Float[Array, ""], Float[Array, " P"]]:
+    """The same at one place."""
+    if part is None:
+        return model.mean(x), jnp.concatenate([model.mean.features(x), model.kernel.null_space(x)])
+    own = [term.null_space(x) * (i == part) for i, term in enumerate(model.kernel.terms)]  # type: ignore[attr-defined]
+    return jnp.zeros(()) * x[0], jnp.concatenate([0 * model.mean.features(x), *own])
+
+
+def posterior_of(model: Model, inputs: Inputs, data: Data, engine: Engine) -> Posterior:
+    """The posterior of Gaussian observations."""
+    X = jnp.asarray(inputs.points)
+    sites = sites_of(model, X, data, typical_variance(model.kernel, X))
+    conditional = engine.condition(engine.form(model.kernel, inputs), sites)
+    log_det, gram = conditional.log_det_and_gram()
+    evidence, weights = integrate(model, log_det, gram, jnp.sum(data.seen), data.y.shape[1], X.shape[1])
+    return Posterior(model, conditional, weights, evidence, data.y.shape[1])
+
+
+given_data = jax.jit(posterior_of, static_argnames="engine")
+
+
+@functools.partial(jax.jit, static_argnames=("engine", "signed"))
+def given_sites(model: Model, inputs: Inputs, w: Any, h: Any, evidence: Any, engine: Engine, signed: bool) -> Posterior:
+    """The posterior of sites that were found for other observations, and the evidence that came with them."""
+    X = jnp.asarray(inputs.points)
+    factors = Factors.on(model, X, w, h, signed)
+    conditional = engine.condition(engine.form(model.kernel, inputs), factors.sites())
+    return Posterior(model, conditional, factors.integrate(model, *conditional.log_det_and_gram(), X.shape[1])[1], evidence)
+
+
+given_more = jax.jit(lambda posterior, X, data: posterior.update(X, data))
+
+
+class Conditioned(NamedTuple):
+    """A posterior, the plan that was followed, and how sites were found where observations are not Gaussian."""
+
+    posterior: Any
+    plan: Plan
+    inference: Inferred | None = None
+
+
+def condition(
+    model: Model,
+    inputs: Inputs,
+    data: Data,
+    plan: Plan,
+    rule: Inference | None = None,
+    start: tuple[Any, Any] | None = None,
+    found: Found | None = None,
+) -> Conditioned:
+    """A prior given data, by a rule for the sites when they are not Gaussian: searched from a start, or found already."""
+    with lapack_threads(plan.engine.matrix_rows(inputs)):
+        plan, engine = plan.given(model, inputs, data), plan.engine.specialised(model, inputs, data)
+        if rule is None:
+            posterior = jax.block_until_ready(given_data(model, inputs, data, engine))
+            inferred = None
+        else:
+            found = _search(model, inputs, data, engine, rule, start) if found is None else found
+            inferred = _said(Inferred.of(rule.name, found))
+            posterior = _with_found(model, inputs, engine, rule, found, inferred)
+    if not np.isfinite(posterior.log_evidence):
+        raise ValueError(why_not_positive(model, inputs, data))
+    return Conditioned(posterior, plan, inferred)
+
+
+def compiled_ahead(
+    model: Model, inputs: Inputs, data: Data, engine: Engine, rule: Inference | None = None, after: Early | None = None
+) -> Early:
+    """The program that will condition on data by this engine, compiled while learning runs, after what is needed first."""
+    if rule is None:
+        return compiling(given_data, model, inputs, data, engine, after=after)
+    w, h = unknown(len(inputs), model.likelihood.latents)
+    if model.likelihood.latents > 1:
+        return compiling(condition_latents, model, inputs, w, h, engine, after=after)
+    return compiling(given_sites, model, inputs, w, h, np.zeros(()), engine, rule.signed(model.likelihood), after=after)
+
+
+def rule_for(model: Model, asked: str | None, data: Data) -> Inference | None:
+    """The rule to find sites by; None for Gaussian observations, unless one is asked for or they are weighted."""
+    rule = choose(model.likelihood, asked, data.weight is not None)
+    if rule is not None and (np.any(data.noise) or data.y.shape[1] > 1):
+        raise ValueError(
+            "weights and inference= are for one target without known noise variances: leave out one of the two, "
+            "or fit one target at a time"
+        )
+    return rule
+
+
+def check_inputs(model: Model, inputs: Inputs) -> None:
+    """Let the kernel and the mean say what they think of these inputs, before anything is computed."""
+    point = jax.ShapeDtypeStruct((inputs.dimension,), np.float64)
+    check_several(model, inputs.dimension)
+    kernels = kernels_of(model.kernel, 1)
+    jax.eval_shape(lambda x: ([(k.between(x, x), k.null_space(x)) for k in kernels], model.mean(x)), point)
+    for kernel in kernels:
+        kernel.check_points(np.asarray(inputs.points))
+
+
+def _search(model: Model, inputs: Inputs, data: Data, engine: Engine, rule: Inference, start: tuple[Any, Any] | None) -> Found:
+    cold = unknown(len(inputs), model.likelihood.latents)
+    found = find_sites(model, inputs, data, engine, rule, start or cold)
+    if start is not None and found.status != CONVERGED:
+        found = find_sites(model, inputs, data, engine, rule, cold)
+    return found
+
+
+def _said(inferred: Inferred) -> Inferred:
+    if not inferred.converged:
+        warnings.warn(
+            f"{inferred}: the evidence of this model means nothing; try inference='variational'", RuntimeWarning, stacklevel=5
+        )
+    return inferred
+
+
+def _with_found(model: Model, inputs: Inputs, engine: Engine, rule: Inference, found: Found, inferred: Inferred) -> Any:
+    if model.likelihood.latents > 1:
+        conditional = conditional_of(model, inputs, inferred, engine)
+        return Posterior(model, conditional, None, np.asarray(found.log_evidence))  # type: ignore[arg-type]
+    signed = rule.signed(model.likelihood)
+    return jax.block_until_ready(given_sites(model, inputs, found.w, found.h, found.log_evidence, engine, signed))
