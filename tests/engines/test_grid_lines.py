@@ -7,7 +7,7 @@ import pytest
 
 import structgp as sg
 from structgp.engines import toeplitz, toeplitz_holes
-from structgp.learn.evidence import Objective
+from structgp.learn.evidence import evidence_objective
 from structgp.parameters.tree import free_vector
 
 RNG = np.random.default_rng(4)
@@ -32,7 +32,7 @@ def test_a_regular_series_is_that_of_the_dense_engine():
     np.testing.assert_allclose(a.covariance, b.covariance, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(ours.predict(XS).variance, b.variance, rtol=1e-7)
     np.testing.assert_allclose(ours.leave_one_out().mean, dense.leave_one_out().mean, rtol=1e-8)
-    values = [Objective(one.gp, one.inputs, one.data, one.plan.engine)(free_vector(one.gp)) for one in both()]
+    values = [evidence_objective(one.gp, one.inputs, one.data, one.plan.engine)(free_vector(one.gp)) for one in both()]
     np.testing.assert_allclose(values[0][0], values[1][0], rtol=1e-9)
     np.testing.assert_allclose(values[0][1], values[1][1], rtol=1e-6, atol=1e-7)
 
@@ -86,7 +86,7 @@ def test_gaps_and_unequal_noise_of_a_long_series(monkeypatch):
     joint = [one.predict(XS, covariance=True).covariance for one in (ours, short)]
     np.testing.assert_allclose(*joint, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(ours.leave_one_out().mean, short.leave_one_out().mean, rtol=1e-8, atol=1e-9)
-    values = [Objective(one.gp, one.inputs, one.data, one.plan.engine)(free_vector(one.gp)) for one in (ours, short)]
+    values = [evidence_objective(one.gp, one.inputs, one.data, one.plan.engine)(free_vector(one.gp)) for one in (ours, short)]
     np.testing.assert_allclose(values[0][1], values[1][1], rtol=1e-7, atol=1e-7)
 
 
@@ -127,7 +127,7 @@ def test_outputs_are_one_more_axis(name):
     ours, dense = (gp.condition(grid, y, missing="infer", structure=s) for s in ("kronecker", "dense"))
     np.testing.assert_allclose(ours.log_evidence, dense.log_evidence, rtol=1e-11)
     np.testing.assert_allclose(ours.predict(grid).variance, dense.predict(grid).variance, rtol=1e-8, atol=1e-10)
-    values = [Objective(gp, one.inputs, one.data, one.plan.engine)(free_vector(gp)) for one in (ours, dense)]
+    values = [evidence_objective(gp, one.inputs, one.data, one.plan.engine)(free_vector(gp)) for one in (ours, dense)]
     np.testing.assert_allclose(values[0][1], values[1][1], rtol=1e-8, atol=1e-9)
 
 
@@ -148,7 +148,7 @@ def test_outputs_along_a_regular_series(tmp_path):
     joint = [one.predict(elsewhere, covariance=True).covariance for one in (ours, dense)]
     np.testing.assert_allclose(*joint, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(ours.leave_one_out().mean, dense.leave_one_out().mean, rtol=1e-8)
-    values = [Objective(gp, one.inputs, one.data, one.plan.engine)(free_vector(gp)) for one in (ours, dense)]
+    values = [evidence_objective(gp, one.inputs, one.data, one.plan.engine)(free_vector(gp)) for one in (ours, dense)]
     np.testing.assert_allclose(values[0][1], values[1][1], rtol=1e-6, atol=1e-7)
     ours.save(tmp_path / "lines.structgp")
     np.testing.assert_array_equal(sg.load(tmp_path / "lines.structgp").predict(elsewhere).mean, ours.predict(elsewhere).mean)
@@ -202,7 +202,7 @@ def test_space_and_time(kernel):
     a, b = ours.predict([[0.5, 0.5, 0.5], [1.0, 0.0, 3.0]]), dense.predict([[0.5, 0.5, 0.5], [1.0, 0.0, 3.0]])
     np.testing.assert_allclose(a.mean, b.mean, rtol=1e-9)
     np.testing.assert_allclose(a.variance, b.variance, rtol=1e-9)
-    values = [Objective(gp, one.inputs, one.data, one.plan.engine)(free_vector(gp)) for one in (ours, dense)]
+    values = [evidence_objective(gp, one.inputs, one.data, one.plan.engine)(free_vector(gp)) for one in (ours, dense)]
     np.testing.assert_allclose(values[0][0], values[1][0], rtol=1e-11)
     np.testing.assert_allclose(values[0][1], values[1][1], rtol=1e-8, atol=1e-9)
     y[[3, 17]] = np.nan
@@ -210,7 +210,7 @@ def test_space_and_time(kernel):
     assert ours.plan.engine.name == "JointChain"
     np.testing.assert_allclose(ours.log_evidence, dense.log_evidence, rtol=1e-10)
     np.testing.assert_allclose(ours.predict([[0.5, 0.5, 0.5]]).variance, dense.predict([[0.5, 0.5, 0.5]]).variance, rtol=1e-8)
-    values = [Objective(gp, one.inputs, one.data, one.plan.engine)(free_vector(gp)) for one in (ours, dense)]
+    values = [evidence_objective(gp, one.inputs, one.data, one.plan.engine)(free_vector(gp)) for one in (ours, dense)]
     np.testing.assert_allclose(values[0][0], values[1][0], rtol=1e-11)
     np.testing.assert_allclose(values[0][1], values[1][1], rtol=1e-8, atol=1e-9)
     with pytest.raises(ValueError, match="no factor has a finite state"):

@@ -10,7 +10,7 @@ import structgp as sg
 from structgp.engines import grid_holes
 from structgp.engines.grid_holes import Krylov
 from structgp.engines.grid_seen import SeenCells
-from structgp.learn.evidence import Objective
+from structgp.learn.evidence import evidence_objective
 from structgp.parameters.tree import free_vector
 from structgp.structure.dense import covariance
 from structgp.structure.kronecker import kronecker
@@ -70,7 +70,7 @@ def test_everything_is_that_of_the_dense_engine(name):
 @pytest.mark.parametrize("name", ["complete", "missing values, unequal noise"])
 def test_gradient_of_the_evidence(name):
     """In all parameters, those of the mean and the noise included."""
-    value = [Objective(one.gp, one.inputs, one.data, one.plan.engine)(free_vector(one.gp)) for one in both(name)]
+    value = [evidence_objective(one.gp, one.inputs, one.data, one.plan.engine)(free_vector(one.gp)) for one in both(name)]
     np.testing.assert_allclose(value[0][0], value[1][0], rtol=1e-11)
     np.testing.assert_allclose(value[0][1], value[1][1], rtol=1e-8, atol=1e-9)
 
@@ -211,7 +211,7 @@ def test_a_large_grid_with_holes_reports_its_errors(monkeypatch):
     error = np.abs(many.variance / exact.variance - 1)
     assert np.median(error) < float(ours.conditional.variance_error) < 0.2
     np.testing.assert_allclose(ours.predict(grid.points).variance, many.variance, rtol=1e-8)
-    value = [Objective(gp, one.inputs, one.data, one.plan.engine)(free_vector(gp)) for one in (ours, dense)]
+    value = [evidence_objective(gp, one.inputs, one.data, one.plan.engine)(free_vector(gp)) for one in (ours, dense)]
     np.testing.assert_allclose(value[0][1], value[1][1], atol=3.0)  # sizes of 20 to 100; one standard error is about 1
 
 

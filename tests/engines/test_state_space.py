@@ -11,7 +11,7 @@ import reference
 import structgp as sg
 from structgp.engines.cholesky import Cholesky
 from structgp.engines.kalman import Kalman
-from structgp.learn.evidence import Objective
+from structgp.learn.evidence import evidence_objective
 from structgp.linalg.filters import kalman_emission
 from structgp.linalg.markov import chains, rational_sde
 from structgp.parameters.tree import free_vector
@@ -156,8 +156,8 @@ def test_a_named_approximation_is_exact_for_what_stands_in():
     expected, found = dense.predict(XS), markov.predict(XS)
     np.testing.assert_allclose(found.mean, expected.mean, atol=1e-10)
     np.testing.assert_allclose(found.variance, expected.variance, atol=1e-10)
-    by_chain = Objective(gp, markov.inputs, markov.data, Kalman(approximate="state-space"))(free_vector(gp))
-    by_matrix = Objective(close, dense.inputs, dense.data, Cholesky())(free_vector(close))
+    by_chain = evidence_objective(gp, markov.inputs, markov.data, Kalman(approximate="state-space"))(free_vector(gp))
+    by_matrix = evidence_objective(close, dense.inputs, dense.data, Cholesky())(free_vector(close))
     np.testing.assert_allclose(by_chain[1], by_matrix[1], rtol=1e-8)  # the same three parameters
     with pytest.raises(ValueError, match=r"no derivative of order 8, because RationalSpectrum\(.*\) has 7 derivatives"):
         markov.derivative(XS, 8)

@@ -13,7 +13,8 @@ from reference import slope
 from structgp.inference.choose import choose
 from structgp.inputs.layouts import as_inputs
 from structgp.inputs.observations import read_observations
-from structgp.learn.sites import SiteObjective
+from structgp.learn.objective import Objective
+from structgp.learn.sites import SiteEvidence
 from structgp.parameters.tree import free_vector, with_free
 
 N, C, M = 24, 3, 9
@@ -100,7 +101,8 @@ def test_gradient_of_the_evidence(prior, structure, x64):
     gp = model(PRIORS[prior])
     inputs = as_inputs(X)
     data = read_observations(gp.likelihood, Y, None, "error", inputs, None, WEIGHTS)
-    objective = SiteObjective(gp, inputs, data, gp.plan(inputs, structure).engine, choose(gp.likelihood, None))
+    evidence = SiteEvidence(gp, inputs, data, gp.plan(inputs, structure).engine, choose(gp.likelihood, None))
+    objective = Objective(gp, evidence)
     theta = free_vector(gp)
     value, gradient = objective(theta)
     evidence = lambda theta: brute_force(with_free(gp, theta), Y, WEIGHTS)[2]

@@ -7,7 +7,9 @@ import pytest
 import structgp as sg
 from structgp.inference.choose import INFERENCES
 from structgp.inputs.layouts import as_inputs
+from structgp.inputs.observations import read_observations
 from structgp.learn import sites
+from structgp.learn.objective import Objective
 from structgp.parameters.tree import free_vector
 
 GRID = sg.Grid(np.linspace(0.0, 3.0, 6), np.linspace(0.0, 2.0, 5))
@@ -23,10 +25,9 @@ PROBIT = sg.GP(TEXTURE, sg.Bernoulli(), 0.2)
 def evaluated(method, structure):
     """The evidence of some labels and its gradient."""
     inputs = as_inputs(GRID)
-    data = PROBIT._read(LABELS, None, "infer", inputs)
-    return sites.SiteObjective(PROBIT, inputs, data, PROBIT.plan(GRID, structure).engine, INFERENCES[method])(
-        free_vector(PROBIT)
-    )
+    data = read_observations(PROBIT.likelihood, LABELS, None, "infer", inputs)
+    evidence = sites.SiteEvidence(PROBIT, inputs, data, PROBIT.plan(GRID, structure).engine, INFERENCES[method])
+    return Objective(PROBIT, evidence)(free_vector(PROBIT))
 
 
 @pytest.mark.parametrize("method", ["ep", "variational", "laplace"])

@@ -15,7 +15,7 @@ from structgp.engines.kalman import Kalman
 from structgp.engines.plan import ENGINES, form_by_shape
 from structgp.inputs.layouts import as_inputs
 from structgp.inputs.observations import read_observations
-from structgp.learn.evidence import Objective, _value_and_gradient
+from structgp.learn.evidence import _value_and_gradient, evidence_objective
 from structgp.parameters.tree import free_vector, with_free
 from structgp.structure.base import No
 from structgp.structure.dense import covariance
@@ -117,7 +117,7 @@ def test_kernels(structure, name):
     np.testing.assert_allclose(p.mean, mean, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(p.variance, np.diagonal(cov), rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(p.observed.variance, np.diagonal(cov) + NOISE, rtol=1e-9)
-    objective = Objective(gp, fitted.inputs, fitted.data, fitted.plan.engine)
+    objective = evidence_objective(gp, fitted.inputs, fitted.data, fitted.plan.engine)
     value, gradient = objective(free_vector(gp))
     np.testing.assert_allclose(value, fitted.log_evidence, rtol=1e-12)
     # The differences are good to about 1e-9 of the evidence.
@@ -152,7 +152,7 @@ def test_means(structure, name):
     np.testing.assert_allclose(p.variance, np.diagonal(cov), rtol=1e-9)
     np.testing.assert_allclose(joint.covariance, cov, rtol=1e-8, atol=1e-11)
     np.testing.assert_allclose(joint.mean, p.mean, rtol=1e-12)
-    objective = Objective(gp, fitted.inputs, fitted.data, fitted.plan.engine)
+    objective = evidence_objective(gp, fitted.inputs, fitted.data, fitted.plan.engine)
     _, gradient = objective(free_vector(gp))
     expected = slope_of_evidence(gp, zoo.X[1], np.nan_to_num(y), KNOWN_NOISE, SEEN)
     np.testing.assert_allclose(gradient, expected, rtol=1e-7, atol=3e-8)
@@ -202,7 +202,7 @@ def test_host_and_autodiff_and_differences_agree(structure):
     if refused(gp, zoo.X[1], structure):
         return
     fitted = gp.condition(zoo.X[1], Y, noise=KNOWN_NOISE, missing="infer", structure=structure)
-    objective = Objective(gp, fitted.inputs, fitted.data, fitted.plan.engine)
+    objective = evidence_objective(gp, fitted.inputs, fitted.data, fitted.plan.engine)
     theta = free_vector(gp)
     value, gradient = objective(theta)
     with jax.enable_x64(True):
@@ -413,7 +413,7 @@ def test_jitter_is_there_only_when_needed():
     assert 0.0 < float(hard.conditional.jitter) <= 1e-12
     assert "jitter" in hard.summary()
     np.testing.assert_allclose(hard.predict(x).mean, np.cos(x), atol=1e-7)
-    value, _ = Objective(hard.gp, hard.inputs, hard.data, zoo.ENGINES["dense"])(free_vector(hard.gp))
+    value, _ = evidence_objective(hard.gp, hard.inputs, hard.data, zoo.ENGINES["dense"])(free_vector(hard.gp))
     assert np.isfinite(value)
     assert value > -1e20
 

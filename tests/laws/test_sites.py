@@ -10,6 +10,7 @@ from structgp.inference.choose import INFERENCES
 from structgp.inputs.layouts import as_inputs
 from structgp.inputs.observations import read_observations
 from structgp.learn import sites
+from structgp.learn.objective import Objective
 from structgp.parameters.tree import free_vector
 
 X = zoo.X[1][:, 0]
@@ -33,7 +34,7 @@ def objective(name, method, structure, mean):
     gp = sg.GP(KERNEL, likelihood, mean)
     inputs = as_inputs(X)
     data = read_observations(gp.likelihood, y, None, "error", inputs, extra)
-    return gp, sites.SiteObjective(gp, inputs, data, gp.plan(X, structure).engine, INFERENCES[method])
+    return gp, Objective(gp, sites.SiteEvidence(gp, inputs, data, gp.plan(X, structure).engine, INFERENCES[method]))
 
 
 # one likelihood of each kind by the method it chooses, and every method for the two hardest: steep, and not log-concave

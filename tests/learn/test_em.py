@@ -11,7 +11,7 @@ import structgp as sg
 from structgp.inputs.layouts import as_inputs
 from structgp.inputs.observations import read_observations
 from structgp.learn import em
-from structgp.learn.evidence import Objective
+from structgp.learn.evidence import evidence_objective
 from structgp.parameters.tree import free_vector
 
 RNG = np.random.default_rng(5)
@@ -51,7 +51,7 @@ def test_the_evidence_never_falls_and_ends_where_direct_maximisation_does(learne
 
 
 def test_a_fixed_point_has_no_slope(learned, x64):
-    objective = Objective(GP, learned.inputs, learned.data, learned.plan.engine)
+    objective = evidence_objective(GP, learned.inputs, learned.data, learned.plan.engine)
     _, gradient = objective(free_vector(learned.gp))
     assert np.abs(gradient).max() < 1e-4 * N
     np.testing.assert_allclose(np.abs(gradient).max() / N, learned.learning.gradient_norm, rtol=1e-3)
@@ -71,7 +71,7 @@ def test_the_slope_of_the_expectation_is_that_of_the_evidence(rich, x64):
     known = dataclasses.replace(problem.data, noise=RNG.uniform(0.0, 0.1, N))
     problem = dataclasses.replace(problem, data=known)
     here = em._expect(problem, theta)
-    value, gradient = Objective(RICH, problem.inputs, problem.data, here.engine)(theta)
+    value, gradient = evidence_objective(RICH, problem.inputs, problem.data, here.engine)(theta)
     np.testing.assert_allclose(here.value, value, rtol=1e-10)
     np.testing.assert_allclose(em._slope(theta, problem, here.expected, here.engine), gradient, rtol=1e-6, atol=1e-8)
 

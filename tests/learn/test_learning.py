@@ -10,7 +10,8 @@ import structgp as sg
 import zoo
 from reference import slope
 from structgp.learn import maximise as climbing
-from structgp.learn.evidence import Objective
+from structgp.learn.evidence import evidence_objective
+from structgp.learn.objective import Objective
 from structgp.parameters.tree import free_vector
 
 X, Y = zoo.X[1], zoo.Y[1]
@@ -113,7 +114,7 @@ def test_murphys_two_optima():
     x = np.array([-6.8, -6.4, -3.2, 1.5, 1.9, 4.4, 5.8])
     y = np.array([1.0, 0.4, -1.3, -0.7, -0.5, -2.4, -1.0])
     gp = lambda length, noise: sg.GP(sg.SquaredExponential(length, sg.fixed(1.0)), sg.Gaussian(noise))
-    climb = lambda theta: -np.array(Objective(gp(1, 1), data.inputs, data.data, data.plan.engine)(theta)[0])
+    climb = lambda theta: -np.array(evidence_objective(gp(1, 1), data.inputs, data.data, data.plan.engine)(theta)[0])
     data = gp(1.0, 1.0).condition(x, y)
     ends = [
         minimize(climb, np.log(start), method="Nelder-Mead", options={"fatol": 1e-9}) for start in ((1.0, 0.1), (10.0, 0.8))

@@ -11,7 +11,7 @@ import reference
 import structgp as sg
 from structgp.linalg.features import sines
 from structgp.models.additive.model import AdditiveGP
-from structgp.models.labels import LEVEL, AdditiveLabels, LaplaceObjective, NormalScores, ProjectionPursuitLabels
+from structgp.models.labels import LEVEL, AdditiveLabels, LaplaceEvidence, NormalScores, ProjectionPursuitLabels
 from structgp.parameters.tree import free_vector
 
 N, M, D = 150, 20, 3
@@ -61,7 +61,7 @@ def test_the_bound_in_print_is_below_the_evidence():
 def test_the_gradient_of_the_evidence_is_its_slope():
     with jax.enable_x64(True):
         model = conditioned("labels")[0].model
-        objective = LaplaceObjective(model, X, LABELS)
+        objective = LaplaceEvidence(model, X, LABELS)
         theta = free_vector(model)
         expected = reference.slope(lambda t: objective(t)[0], theta)
         np.testing.assert_allclose(objective(theta)[1], expected, rtol=1e-4, atol=1e-5)

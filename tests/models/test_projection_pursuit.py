@@ -12,7 +12,7 @@ import structgp as sg
 from structgp.linalg.features import sines
 from structgp.models.pursuit.model import ProjectionPursuitGP, additive_gp
 from structgp.models.pursuit.search import Family, Rung, Search, schwarz, twice_akaike
-from structgp.models.pursuit.sine_model import Rows, SineModel, SineObjective, log_evidence, reaches
+from structgp.models.pursuit.sine_model import Rows, SineEvidence, SineModel, log_evidence, reaches
 from structgp.parameters.tree import free_vector
 
 RNG = np.random.default_rng(2)
@@ -57,7 +57,7 @@ def test_many_sines_are_a_matern_process():
 def test_the_gradient_in_everything_is_its_slope_also_in_pieces():
     m = model()
     with jax.enable_x64(True):
-        objective = SineObjective(m, STANDARD, Y - Y.mean())
+        objective = SineEvidence(m, STANDARD, Y - Y.mean())
         assert objective.rows.X.shape[0] == 1
         pieces = objective.rows.X.reshape(4, 256, D), objective.rows.Y.reshape(4, 256, 2)
         theta = free_vector(m)
@@ -110,7 +110,7 @@ def test_refusals():
 
 def test_the_search_goes_on_while_there_may_be_too_few():
     """Two larger numbers in vain end it, but not where all are few: some functions show only to several projections at once."""
-    family = Family(lambda functions: functions, lambda model: model, SineObjective, schwarz, model(1))
+    family = Family(lambda functions: functions, lambda model: model, SineEvidence, schwarz, model(1))
     search = Search(family, (STANDARD, Y), (1, 2, 4, 10), None, np.random.default_rng(0), 1.0, 10)
     search.table = [Rung(M, 12, -100.0, -100.0 - M, 0.0) for M in (1, 2, 4)]
     assert not search.exhausted(model(1))

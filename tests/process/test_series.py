@@ -89,16 +89,16 @@ def test_shared_parameters_maximise_the_sum_of_evidences():
     assert learned.parameters() == many[2].gp.parameters()
     total = lambda gp: sum(gp.log_evidence(x, y, structure="dense") for x, y in zip(X[:2], Y[:2], strict=True))
     np.testing.assert_allclose(many.log_evidences[:2].sum(), total(learned), rtol=1e-8)
-    from structgp.learn.many import ManyObjective, batches_of
+    from structgp.learn.many import ManySeries, batches_of
     from structgp.parameters.tree import free_vector
 
-    objective = ManyObjective(GP, batches_of(many.inputs, many.data))
-    value, gradient = objective.together(free_vector(learned))
+    objective = ManySeries(GP, batches_of(many.inputs, many.data)).objective()
+    value, gradient = objective(free_vector(learned))
     np.testing.assert_allclose(value, many.log_evidence, rtol=1e-10)
     assert np.abs(gradient).max() < 1e-3 * sum(LENGTHS)
     step = np.array([0.0, 1e-5, 0.0])
-    numeric = (objective.together(free_vector(GP) + step)[0] - objective.together(free_vector(GP) - step)[0]) / 2e-5
-    np.testing.assert_allclose(objective.together(free_vector(GP))[1][1], numeric, rtol=1e-6)
+    numeric = (objective(free_vector(GP) + step)[0] - objective(free_vector(GP) - step)[0]) / 2e-5
+    np.testing.assert_allclose(objective(free_vector(GP))[1][1], numeric, rtol=1e-6)
 
 
 def test_parameters_of_their_own_are_those_of_separate_fits():

@@ -10,7 +10,7 @@ from sklearn.gaussian_process import kernels as sk
 
 import structgp as sg
 import zoo
-from structgp.learn.evidence import Objective
+from structgp.learn.evidence import evidence_objective
 from structgp.parameters.tree import free_names, free_vector
 
 NOISE = 0.15
@@ -61,7 +61,7 @@ def test_evidence_gradient_mean_and_variance(name):
     fitted = gp.condition(X, y)
     value, slopes = peer.log_marginal_likelihood(peer.kernel_.theta, eval_gradient=True)
     np.testing.assert_allclose(fitted.log_evidence, value, rtol=1e-8)
-    objective = Objective(gp, fitted.inputs, fitted.data, fitted.plan.engine)
+    objective = evidence_objective(gp, fitted.inputs, fitted.data, fitted.plan.engine)
     _, gradient = objective(free_vector(gp))
     assert free_names(gp)[-1] == "likelihood.noise"
     expected = [slopes[i] * factor for i, factor in order] + [slopes[-1]]

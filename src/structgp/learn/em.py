@@ -44,9 +44,9 @@ from ..structure.approximate import approximated
 from ..structure.base import No
 from ..structure.dense import typical_variance
 from ..structure.state_space import Where, chain_of, harmonics_of
-from .evidence import LOWEST
 from .initialise import candidates
 from .maximise import Learning, Progress, bounds_of, perturbed
+from .objective import LOWEST
 
 GAIN = 1e-10  # of the objective for each observation, below which EM has ended
 STEPS = 10  # iterations of L-BFGS-B in one maximisation

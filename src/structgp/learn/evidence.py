@@ -1,4 +1,4 @@
-"""The function that learning climbs: log evidence plus log prior of the parameters, and its gradient."""
+"""The log evidence of Gaussian observations as a function of θ, and its gradient."""
 
 from __future__ import annotations
 
@@ -10,43 +10,51 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import double_precision
 from ..engines.base import Engine
 from ..engines.basis import integrate, sites_of
 from ..engines.cholesky import Cholesky
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
 from ..linalg.dense.cholesky import HostSolution, solve_on_host
-from ..parameters.tree import FreeMap, log_prior, with_free
+from ..parameters.tree import FreeMap, with_free
 from ..posterior import Model
 from ..structure.dense import covariance, typical_variance
+from .objective import Objective
 
-LOWEST = -1e25  # stands for a density of zero, which a line search can step back from
 
-
-class Objective:
-    """log p(y | θ) + log p(θ) and its gradient, for one model, one set of data and one engine."""
+class GaussianEvidence:
+    """log p(y | θ) of Gaussian observations and its gradient, for one model, one set of data and one engine."""
 
     def __init__(self, model: Model, inputs: Inputs, data: Data, engine: Engine) -> None:
-        self.model, self.inputs, self.data, self.engine = model, inputs, data, engine
+        self.inputs, self.data = inputs, data
         with jax.enable_x64(True):  # on the device once, not at every evaluation
             self._model, self._inputs, self._data = jax.device_put((model, inputs, data))
             self._X = jnp.asarray(self._inputs.points)
-            self.grain = engine.specialised(model, inputs, data).grain
         self._at, self._specialised = FreeMap(model), engine.specialised  # looked up once: an evaluation may be short
         self._on_host = isinstance(engine, Cholesky) and jax.default_backend() == "cpu"
 
-    @double_precision
-    def __call__(self, theta: Float[Any, " P"]) -> tuple[float, Float[np.ndarray, " P"]]:
-        evaluate = self._by_lapack if self._on_host else self._by_autodiff
-        value, gradient = jax.device_get(evaluate(np.asarray(theta)))
-        if np.isfinite(value) and np.isfinite(gradient).all():
-            return float(value), gradient
-        return LOWEST, np.zeros(len(theta))
+    def __call__(self, theta: np.ndarray) -> tuple[Any, Any]:
+        return jax.device_get((self._by_lapack if self._on_host else self._by_autodiff)(theta))
+
+    def many(self, thetas: Float[np.ndarray, "S P"]) -> tuple[np.ndarray, np.ndarray]:
+        """The same at several θ: one computation for all that share the static choices of the engine."""
+        values, gradients = np.zeros(len(thetas)), np.zeros(thetas.shape)
+        if self._on_host:
+            for s, theta in enumerate(thetas):
+                values[s], gradients[s] = self(theta)
+            return values, gradients
+        engines = [self._engine(theta) for theta in thetas]
+        for engine in dict.fromkeys(engines):
+            rows = [s for s, own in enumerate(engines) if own == engine]
+            arguments = (self._model, self._inputs, self._data, engine)
+            values[rows], gradients[rows] = jax.device_get(_values_and_gradients(thetas[rows], *arguments))
+        return values, gradients
+
+    def _engine(self, theta: np.ndarray) -> Engine:
+        return self._specialised(self._at(theta), self.inputs, self.data)
 
     def _by_autodiff(self, theta: np.ndarray) -> tuple[Any, Any]:
-        engine = self._specialised(self._at(theta), self.inputs, self.data)
-        return _value_and_gradient(theta, self._model, self._inputs, self._data, engine)
+        return _value_and_gradient(theta, self._model, self._inputs, self._data, self._engine(theta))
 
     def _by_lapack(self, theta: np.ndarray) -> tuple[Any, Any]:
         arguments = (theta, self._model, self._X, self._data)
@@ -54,6 +62,12 @@ class Objective:
         solution = solve_on_host(np.array(B), np.asarray(w), np.asarray(T), float(scale))
         del B
         return (np.nan, np.zeros(len(theta))) if solution is None else _pull_back(*arguments, solution)
+
+
+def evidence_objective(model: Model, inputs: Inputs, data: Data, engine: Engine) -> Objective:
+    """What is climbed for Gaussian observations."""
+    evidence = GaussianEvidence(model, inputs, data, engine)
+    return Objective(model, evidence, engine.specialised(model, inputs, data).grain, evidence.many)
 
 
 def log_evidence(model: Model, inputs: Inputs, data: Data, engine: Engine) -> Float[Array, ""]:
@@ -67,11 +81,17 @@ def log_evidence(model: Model, inputs: Inputs, data: Data, engine: Engine) -> Fl
     return integrate(model, log_det, gram, seen, data.y.shape[1], X.shape[1])[0]
 
 
-@functools.partial(jax.jit, static_argnames="engine")
 @functools.partial(jax.value_and_grad, argnums=0)
-def _value_and_gradient(theta: Any, model: Model, inputs: Inputs, data: Data, engine: Engine) -> Array:
-    at = with_free(model, theta)
-    return log_evidence(at, inputs, data, engine) + log_prior(at)
+def _one(theta: Any, model: Model, inputs: Inputs, data: Data, engine: Engine) -> Array:
+    return log_evidence(with_free(model, theta), inputs, data, engine)
+
+
+_value_and_gradient = jax.jit(_one, static_argnames="engine")
+
+
+@functools.partial(jax.jit, static_argnames="engine")
+def _values_and_gradients(thetas: Any, model: Model, inputs: Inputs, data: Data, engine: Engine) -> tuple[Array, Array]:
+    return jax.vmap(lambda theta: _one(theta, model, inputs, data, engine))(thetas)
 
 
 def _pieces(theta: Any, model: Model, X: Array, data: Data) -> tuple[Array, Array, Array]:
@@ -94,7 +114,7 @@ def _pull_back(theta: Any, model: Model, X: Array, data: Data, solution: HostSol
 
     def summed_up(theta: Array, log_det: Array, gram: Array) -> Array:
         at = with_free(model, theta)
-        return integrate(at, log_det, gram, jnp.sum(data.seen), data.y.shape[1], X.shape[1])[0] + log_prior(at)
+        return integrate(at, log_det, gram, jnp.sum(data.seen), data.y.shape[1], X.shape[1])[0]
 
     arguments = (theta, jnp.asarray(solution.log_det), jnp.asarray(solution.gram))
     value, (direct, to_log_det, to_gram) = jax.value_and_grad(summed_up, argnums=(0, 1, 2))(*arguments)

@@ -14,17 +14,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import double_precision
 from ..engines.kalman import Kalman
 from ..inputs.layouts import Times
 from ..inputs.observations import Data
-from ..parameters.tree import as_numpy, free_names, free_vector, log_prior, with_free
+from ..parameters.tree import as_numpy, free_names, free_vector, with_free
 from ..posterior import Model
 from ..structure.state_space import harmonics_of
-from .evidence import LOWEST, log_evidence
+from .evidence import log_evidence
 from .initialise import candidates
 from .lockstep import Ends, minimise_all
 from .maximise import TOLERANCE, Learning, Progress, bounds_of, climb, perturbed
+from .objective import LOWEST, Objective
 
 TOGETHER = 128  # series in one vectorised piece: more do not get faster
 SHORTEST = 16  # length of the shortest batch
@@ -77,28 +77,15 @@ def engine_for(models: Model) -> Kalman:
     return Kalman(harmonics_of(models.kernel), accurate=True)
 
 
-class ManyObjective:
-    """log p(y_s | θ_s) + log p(θ_s) of all series, and the gradients: one computation for each padded length."""
+class ManySeries:
+    """log p(y_s | θ_s) of all series, and the gradients: one computation for each padded length."""
 
     def __init__(self, model: Model, batches: tuple[Batch, ...]) -> None:
         self.model, self.batches = model, batches
         self.count = sum(len(batch.index) for batch in batches)
 
-    @double_precision
-    def __call__(self, thetas: Float[np.ndarray, "S P"]) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, "S P"]]:
-        values, gradients = self._evidences(thetas)
-        prior, slope = (np.asarray(part) for part in _log_priors(thetas, self.model))
-        return self._finite(values + prior, gradients + slope)
-
-    @double_precision
-    def together(self, theta: Float[np.ndarray, " P"]) -> tuple[float, Float[np.ndarray, " P"]]:
-        """The same when all series share θ."""
-        values, gradients = self._evidences(np.broadcast_to(theta, (self.count, len(theta))))
-        prior, slope = (np.asarray(part)[0] for part in _log_priors(theta[None], self.model))
-        value, gradient = self._finite(values.sum()[None] + prior, gradients.sum(axis=0)[None] + slope)
-        return float(value[0]), gradient[0]
-
-    def _evidences(self, thetas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def apart(self, thetas: Float[np.ndarray, "S P"]) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, "S P"]]:
+        """Of each series at its own θ."""
         engine = engine_for(models_at(self.model, thetas))
         values, gradients = np.zeros(len(thetas)), np.zeros(thetas.shape)
         for batch in self.batches:
@@ -106,10 +93,14 @@ class ManyObjective:
             values[batch.index], gradients[batch.index] = (np.asarray(part) for part in parts)
         return values, gradients
 
-    @staticmethod
-    def _finite(values: np.ndarray, gradients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        bad = ~(np.isfinite(values) & np.isfinite(gradients).all(axis=1))
-        return np.where(bad, LOWEST, values), np.where(bad[:, None], 0.0, gradients)
+    def together(self, theta: Float[np.ndarray, " P"]) -> tuple[Any, Any]:
+        """Of all series at one θ."""
+        values, gradients = self.apart(np.broadcast_to(theta, (self.count, len(theta))))
+        return values.sum(), gradients.sum(axis=0)
+
+    def objective(self) -> Objective:
+        """What is climbed, for all series together or for each of them."""
+        return Objective(self.model, self.together, evidence_of_many=self.apart)
 
 
 @jax.jit
@@ -130,11 +121,6 @@ def _values_and_gradients(thetas: Array, model: Model, inputs: Times, data: Data
     return over_series(jax.value_and_grad(one), thetas, inputs, data)
 
 
-@jax.jit
-def _log_priors(thetas: Array, model: Model) -> tuple[Array, Array]:
-    return jax.vmap(jax.value_and_grad(lambda theta: log_prior(with_free(model, theta))))(thetas)
-
-
 def maximise_shared(
     model: Any, inputs: Sequence[Times], data: Sequence[Data], batches: tuple[Batch, ...], **options: Any
 ) -> tuple[Any, Learning]:
@@ -143,8 +129,7 @@ def maximise_shared(
     some = np.unique(np.linspace(0, len(inputs) - 1, SUGGESTIONS).astype(int))
     starts = np.mean([_starts(model, inputs[i], data[i]) for i in some], axis=0)
     count = max(sum(int(np.sum(part.seen)) for part in data), 1)
-    objective = ManyObjective(model, batches)
-    return climb(model, objective.together, list(starts), count, began, **options)
+    return climb(model, ManySeries(model, batches).objective(), list(starts), count, began, **options)
 
 
 def _starts(model: Any, inputs: Times, data: Data) -> list[np.ndarray]:
@@ -164,14 +149,14 @@ def maximise_apart(
 ) -> tuple[Any, tuple[Learning, ...]]:
     """Parameters of their own for each series, found in lockstep; returns the models stacked along their first axis."""
     began = time.perf_counter()
-    objective = ManyObjective(model, batches)
+    terms = ManySeries(model, batches).objective().many
     counts = np.maximum([int(np.sum(part.seen)) for part in data], 1)
     starts = np.array([_starts(model, *series) for series in zip(inputs, data, strict=True)])  # (S, starts, P)
     if not starts.shape[2]:
-        values, _ = objective(starts[:, 0])
+        values, _ = terms(starts[:, 0]).summed()
         ended = lambda value: Learning(float(value), 0.0, 1, time.perf_counter() - began, True, "nothing to learn", 0, 0.0, ())
         return models_at(model, starts[:, 0]), tuple(ended(value) for value in values)
-    tried = np.stack([objective(starts[:, j])[0] for j in range(starts.shape[1])])
+    tried = np.stack([terms(starts[:, j]).summed()[0] for j in range(starts.shape[1])])
     if (tried.max(axis=0) <= LOWEST).any():
         at = int(np.flatnonzero(tried.max(axis=0) <= LOWEST)[0])
         raise ValueError(
@@ -183,7 +168,7 @@ def maximise_apart(
     begin = [best] + [np.stack([perturbed(model, start, rng) for start in best]) for _ in range(restarts)]
 
     def falling(thetas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        values, gradients = objective(thetas)
+        values, gradients = terms(thetas).summed()
         report(float(values.sum()))
         return -values / counts, -gradients / counts[:, None]
 

@@ -22,8 +22,9 @@ from ..linalg.dense.cholesky import lapack_threads
 from ..parameters.supports import Orthonormal, Real
 from ..parameters.tree import Leaf, free_bounds, free_names, free_vector, learned_leaves, with_free
 from ..posterior import Model
-from .evidence import LOWEST, Objective
+from .evidence import evidence_objective
 from .initialise import candidates
+from .objective import LOWEST, Objective
 
 WIDTH = np.log(1e6)  # how far from the start a parameter may go, on the scale of θ
 TOLERANCE = 1e-9  # relative change of the objective for each observation
@@ -91,11 +92,11 @@ class Climb:
     """
 
     def __init__(
-        self, objective: Any, count: int, stop: threading.Event, report: Callable[[float], None], looked: Look
+        self, objective: Objective, count: int, stop: threading.Event, report: Callable[[float], None], looked: Look
     ) -> None:
         self.objective, self.count, self.stop, self.report, self.looked = objective, count, stop, report, looked
         self.evaluations = 0
-        self.grain = getattr(objective, "grain", 0.0)
+        self.grain = objective.grain
         self.heights: list[float] = []
         self.best: tuple[float, np.ndarray, np.ndarray] | None = None
 
@@ -158,7 +159,7 @@ def maximise(
     seed: Any,
     max_evaluations: int,
     progress: bool | None,
-    objective: Any = None,
+    objective: Objective | None = None,
 ) -> tuple[Any, Learning]:
     """The model with the parameters that make the data most probable, and how they were found.
 
@@ -173,14 +174,14 @@ def maximise(
     else:
         places, some = glimpse
         starts = [free_vector(maximise(model, places, some, Cholesky(), **options)[0])]
-    objective = Objective(model, inputs, data, engine) if objective is None else objective
+    objective = evidence_objective(model, inputs, data, engine) if objective is None else objective
     with lapack_threads(engine.matrix_rows(inputs)):
         return climb(model, objective, starts, count, began, **options)
 
 
 def climb(
     model: Any,
-    objective: Callable[[np.ndarray], tuple[float, np.ndarray]],
+    objective: Objective,
     starts: list[np.ndarray],
     count: int,
     began: float,
@@ -225,7 +226,9 @@ def climb(
     return with_free(model, winner.theta), learning
 
 
-def _climb_all(objective: Any, count: int, begin: list, bounds: np.ndarray, most: int, report: Any, looked: Look) -> list[Run]:
+def _climb_all(
+    objective: Objective, count: int, begin: list, bounds: np.ndarray, most: int, report: Any, looked: Look
+) -> list[Run]:
     """All climbs, side by side when there are several; an interrupt ends them all and keeps what they found."""
     stop = threading.Event()
     climbs = [Climb(objective, count, stop, report, looked) for _ in begin]

@@ -7,25 +7,22 @@ import threading
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import double_precision
 from ..background import Early, compiling
 from ..engines.base import Engine
 from ..inference.base import CONVERGED, TOLERANCE, Found, Inference, Problem, find_sites, unknown
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
-from ..parameters.tree import log_prior, with_free
+from ..parameters.tree import with_free
 from ..posterior import Model
-from .evidence import LOWEST
 
 LEARNING = 1e-5  # tolerance in standard deviations of f; the gradient is off by as much, and a looser one ends at false optima
 
 
-class SiteObjective:
-    """log p(y | θ) + log p(θ) and its gradient, the evidence by one rule for the sites throughout.
+class SiteEvidence:
+    """log p(y | θ) and its gradient, by one rule for the sites throughout.
 
     A search starts from the sites of the last evaluation that converged, and from nothing if that fails. Where both fail there
     is no value, and the line search steps back.
@@ -39,17 +36,14 @@ class SiteObjective:
         self._last = threading.local()  # climbs run side by side, each with its own sites
         self._compiling: Early | None = None
 
-    @double_precision
-    def __call__(self, theta: Float[Any, " P"]) -> tuple[float, Float[np.ndarray, " P"]]:
+    def __call__(self, theta: Float[Any, " P"]) -> tuple[Any, Any]:
         arguments = self._arguments(theta)
         compiling = self._compiling or self.begin(theta)
         found = self._find(arguments, LEARNING)
         compiling.wait()
         if found.status == CONVERGED and np.isfinite(found.log_evidence):
-            prior, gradient = _gradient(theta, self.model, *arguments[1:], found)
-            if np.isfinite(prior) and np.isfinite(gradient).all():
-                return float(found.log_evidence + prior), np.asarray(gradient)
-        return LOWEST, np.zeros(len(theta))
+            return found.log_evidence, _gradient(theta, self.model, *arguments[1:], found)
+        return np.nan, np.zeros(len(theta))
 
     def begin(self, theta: Float[Any, " P"]) -> Early:
         """Compile the gradient, beside the search, which is needed first: so its program is written before."""
@@ -83,14 +77,12 @@ class SiteObjective:
 @functools.partial(jax.jit, static_argnames=("engine", "inference"))
 def _gradient(
     theta: Array, model: Model, inputs: Inputs, data: Data, engine: Engine, inference: Inference, found: Found
-) -> tuple[Array, Array]:
-    """log p(θ), and the gradient of the evidence and of that."""
+) -> Array:
+    """The gradient of the evidence."""
 
-    def surrogate(theta: Array) -> tuple[Array, Array]:
+    def surrogate(theta: Array) -> Array:
         at = with_free(model, theta)
-        prior = jnp.asarray(log_prior(at))
         problem = Problem.of(at, inputs, data, engine, inference.signed(model.likelihood), search=False)
-        return inference.surrogate(problem, found) + prior, prior
+        return inference.surrogate(problem, found)
 
-    gradient, prior = jax.grad(surrogate, has_aux=True)(theta)
-    return prior, gradient
+    return jax.grad(surrogate)(theta)

@@ -25,13 +25,13 @@ from ..engines.additive_splines import reach
 from ..inputs.layouts import Inputs, as_inputs
 from ..kernels.algebra import Kernel, Sum
 from ..kernels.stationary import HalfIntegerMatern, Matern52
-from ..learn.evidence import LOWEST
 from ..learn.maximise import Learning, climb
+from ..learn.objective import Objective
 from ..likelihoods.base import Likelihood
 from ..likelihoods.labels import Bernoulli
 from ..linalg.dense.cholesky import lapack_threads
 from ..linalg.features import sines, splines
-from ..parameters.tree import Parametrised, as_numpy, fixed, free_vector, log_prior, with_free
+from ..parameters.tree import Parametrised, as_numpy, fixed, free_vector, with_free
 from ..posterior import Prediction
 from ..structure.additive import lines_of
 from ..structure.base import No
@@ -133,21 +133,19 @@ class SineLatent(Parametrised):
         return self.functions.scales(L).at[-1].set(np.sqrt(LEVEL))
 
 
-class LaplaceObjective:
-    """Laplace's log evidence plus the log prior, and the gradient; each mode is where the search for the next begins."""
+class LaplaceEvidence:
+    """Laplace's log evidence and its gradient; each mode is where the search for the next begins."""
 
     def __init__(self, model: Any, X: np.ndarray, y: np.ndarray) -> None:
         self.model, self.rows = model, Rows.of(X, y[:, None])
         self.pieces = jax.block_until_ready(_pieces(model, self.rows))
         self.start = jnp.zeros(_size(model, self.pieces))
 
-    @double_precision
-    def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+    def __call__(self, theta: np.ndarray) -> tuple[Any, Any]:
         (value, weights), gradient = _value_and_gradient(jnp.asarray(theta), self.model, self.pieces, self.rows, self.start)
-        if not (np.isfinite(value) and np.isfinite(gradient).all()):
-            return LOWEST, np.zeros(len(theta))
-        self.start = weights
-        return float(value), np.asarray(gradient)
+        if np.isfinite(value) and np.isfinite(gradient).all():
+            self.start = weights
+        return value, gradient
 
 
 @jax.jit
@@ -167,7 +165,7 @@ def _size(model: Any, pieces: Any) -> int:
 def _value_and_gradient(theta: Any, model: Any, pieces: Any, rows: Rows, start: Any) -> tuple[Any, Any]:
     at = with_free(model, theta)
     mode = approximation(at, pieces, rows, start)
-    return mode.log_evidence + log_prior(at), jax.lax.stop_gradient(mode.weights)
+    return mode.log_evidence, jax.lax.stop_gradient(mode.weights)
 
 
 def approximation(model: Any, pieces: Any, rows: Rows, start: Float[Array, " F"]) -> Mode:
@@ -303,7 +301,7 @@ class AdditiveLabels:
             learning = None
             if options is not None:
                 model, learning = climb(
-                    model, LaplaceObjective(model, Z, labels), [free_vector(model)], len(Z), began, **options
+                    model, Objective(model, LaplaceEvidence(model, Z, labels)), [free_vector(model)], len(Z), began, **options
                 )
             return _fitted(as_numpy(model), scores, Z, labels, learning, ())
 
@@ -333,7 +331,7 @@ class ProjectionPursuitLabels:
         Z = scores(points)
         start = SineModel([[1.0]], [1.0], [4.0], 0.5, fixed(1.0))
         around = lambda functions: SineLatent(functions, self.likelihood)
-        family = Family(around, lambda model: model.functions, LaplaceObjective, twice_akaike, start)
+        family = Family(around, lambda model: model.functions, LaplaceEvidence, twice_akaike, start)
         rungs = (self.projections,) if self.projections else tuple(m for m in RUNGS if m <= self.most)
         with lapack_threads(1):
             search = Search(family, (Z, labels), rungs, self.sines, rng, self.seconds, max_evaluations, progress)

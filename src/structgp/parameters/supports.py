@@ -36,6 +36,10 @@ class Support(abc.ABC):
         """The shape of the free numbers of a value of this shape."""
         return shape
 
+    @abc.abstractmethod
+    def log_volume(self, free: Any) -> Any:
+        """log |∂value/∂free|, by which a density of the value becomes one of the free numbers."""
+
     def check(self, name: str, value: Any) -> None:
         """Refuse a value that does not lie in the set, by name."""
         if is_traced(value):
@@ -59,6 +63,9 @@ class Real(Support):
     def free(self, value: Any) -> Any:
         return value
 
+    def log_volume(self, free: Any) -> Any:
+        return 0.0
+
     def problem(self, value: np.ndarray) -> str | None:
         return None if np.isfinite(value).all() else "must be finite"
 
@@ -72,6 +79,9 @@ class Positive(Support):
 
     def free(self, value: Any) -> Any:
         return library(value).log(value)
+
+    def log_volume(self, free: Any) -> Any:
+        return library(free).sum(free)
 
     def problem(self, value: np.ndarray) -> str | None:
         return None if (value > 0).all() and np.isfinite(value).all() else "must be positive and finite"
@@ -101,6 +111,10 @@ class Interval(Support):
         xp = library(u)
         return xp.log(u) - xp.log1p(-u)
 
+    def log_volume(self, free: Any) -> Any:
+        xp = library(free)
+        return xp.sum(math.log(self.high - self.low) - xp.logaddexp(0.0, free) - xp.logaddexp(0.0, -free))
+
     def problem(self, value: np.ndarray) -> str | None:
         inside = ((value > self.low) & (value < self.high)).all()
         return None if inside else f"must lie between {self.low:g} and {self.high:g}"
@@ -123,6 +137,10 @@ class Simplex(Support):
     def free_shape(self, shape: Shape) -> Shape:
         return (*shape[:-1], shape[-1] - 1)
 
+    def log_volume(self, free: Any) -> Any:
+        xp = library(free)  # of all values but the last, which follows from them
+        return xp.sum(xp.log(self.constrain(free)))
+
     def problem(self, value: np.ndarray) -> str | None:
         fine = value.ndim > 0 and (value > 0).all() and np.allclose(value.sum(-1), 1, atol=1e-8)
         return None if fine else "must be positive numbers that sum to one"
@@ -139,6 +157,9 @@ class Increasing(Support):
     def free(self, value: Any) -> Any:
         xp = library(value)
         return xp.concatenate([value[..., :1], xp.log(xp.diff(value, axis=-1))], axis=-1)
+
+    def log_volume(self, free: Any) -> Any:
+        return library(free).sum(free[..., 1:])
 
     def problem(self, value: np.ndarray) -> str | None:
         fine = value.ndim > 0 and np.isfinite(value).all() and (np.diff(value, axis=-1) > 0).all()
@@ -157,6 +178,10 @@ class Orthonormal(Support):
 
     def free(self, value: Any) -> Any:
         return value
+
+    def log_volume(self, free: Any) -> Any:
+        """That of independent standard normal entries, whose factor is uniform: their lengths carry no information."""
+        return -0.5 * library(free).sum(free * free)
 
     def problem(self, value: np.ndarray) -> str | None:
         if value.ndim not in (1, 2) or (value.ndim == 2 and value.shape[0] < value.shape[1]):

@@ -226,6 +226,10 @@ class FreeMap:
             self._moved.append((leaf.support, shape, part, positions))
             start = part.stop
 
+    def log_volume(self, theta: Any) -> Any:
+        """log |∂values/∂θ|."""
+        return sum((support.log_volume(theta[part].reshape(shape)) for support, shape, part, _ in self._moved), start=0.0)
+
     def __call__(self, theta: Any) -> Any:
         flat = list(self._flat)
         for support, shape, part, positions in self._moved:
@@ -238,6 +242,11 @@ class FreeMap:
 def with_free(tree: Any, theta: Any) -> Any:
     """The tree whose learned parameters are θ."""
     return FreeMap(tree)(theta)
+
+
+def log_volume(tree: Any, theta: Any) -> Any:
+    """log |∂values/∂θ| of the learned parameters, by which `log_prior` becomes a density of θ."""
+    return FreeMap(tree).log_volume(theta)
 
 
 def with_values(tree: Any, values: Mapping[str, Any]) -> Any:

@@ -16,7 +16,8 @@ from ..kernels.algebra import Kernel
 from ..kernels.independent import IndependentKernels
 from ..learn.em import maximise_by_em
 from ..learn.maximise import maximise
-from ..learn.sites import SiteObjective
+from ..learn.objective import Objective
+from ..learn.sites import SiteEvidence
 from ..likelihoods.base import Likelihood
 from ..likelihoods.gaussian import Gaussian
 from ..linalg.dense.cholesky import lapack_threads
@@ -144,13 +145,13 @@ class GP(Parametrised):
         if restarts < 0 or restarts != int(restarts):
             raise ValueError(f"restarts must be a whole number, 0 or more, got {restarts}")
         options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
-        objective = gradient = None
+        sites = gradient = None
         if rule is not None:
-            objective = options["objective"] = SiteObjective(self, inputs, data, chosen.engine, rule)
-            gradient = objective.begin(free_vector(self))
+            sites = SiteEvidence(self, inputs, data, chosen.engine, rule)
+            gradient, options["objective"] = sites.begin(free_vector(self)), Objective(self, sites)
         with compiled_ahead(self, inputs, data, chosen.engine.specialised(self, inputs, data), rule, after=gradient):
             learned, learning = LEARNERS[method](self, inputs, data, chosen.engine, **options)
-            found = None if objective is None else objective.sites(free_vector(learned))
+            found = None if sites is None else sites.sites(free_vector(learned))
         if approximate is not None:  # the error belongs to the values that were learned
             chosen = plan(learned, inputs, structure, approximate)
         return _fitted(learned, inputs, data, condition(learned, inputs, data, chosen, rule, found=found), learning)

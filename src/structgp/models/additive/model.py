@@ -21,15 +21,16 @@ from ...inputs.layouts import Inputs, as_inputs
 from ...inputs.observations import Data, read_observations
 from ...kernels.algebra import Kernel, Sum
 from ...kernels.stationary import HalfIntegerMatern, Matern52
-from ...learn.evidence import LOWEST, Objective
+from ...learn.evidence import evidence_objective
 from ...learn.maximise import Learning, climb
-from ...learn.sites import SiteObjective
+from ...learn.objective import Objective
+from ...learn.sites import SiteEvidence
 from ...likelihoods.base import Likelihood
 from ...likelihoods.gaussian import Gaussian
 from ...linalg.dense.cholesky import lapack_threads, log_sum
 from ...linalg.features import splines
 from ...means import polynomial
-from ...parameters.tree import Parametrised, free_vector, learned_leaves, log_prior, with_free, with_values
+from ...parameters.tree import Parametrised, free_vector, learned_leaves, with_free, with_values
 from ...posterior import Prediction
 from ...process.conditioning import check_inputs, compiled_ahead, condition, rule_for
 from ...process.fitted import Fitted
@@ -246,8 +247,10 @@ def _objective(gp: GP, inputs: Inputs, data: Data, intervals: int, rule: Inferen
     """What is climbed while the knots stay as they are."""
     engine = AdditiveEngine(intervals, held=True)
     if rule is not None:
-        return SiteObjective(gp, inputs, data, engine, rule)
-    return Objective(gp, inputs, data, engine) if np.any(data.noise) else SplineObjective(gp, inputs, data, intervals)
+        return Objective(gp, SiteEvidence(gp, inputs, data, engine, rule))
+    if np.any(data.noise):
+        return evidence_objective(gp, inputs, data, engine)
+    return Objective(gp, SplineEvidence(gp, inputs, data, intervals))
 
 
 def _rule(gp: GP, inference: str | None, data: Data) -> Inference | None:
@@ -267,8 +270,8 @@ def _first_intervals(kernel: Kernel) -> int:
     return max(fitting, default=min(FIRST_INTERVALS))
 
 
-class SplineObjective:
-    """The bound on the log evidence plus the log prior, and the gradient, from sums over the rows made once."""
+class SplineEvidence:
+    """The bound on the log evidence and its gradient, from sums over the rows made once."""
 
     def __init__(self, model: GP, inputs: Inputs, data: Data, intervals: int) -> None:
         self.model, self.count, self.targets = model, jnp.asarray(np.sum(data.seen)), data.y.shape[1]
@@ -276,14 +279,8 @@ class SplineObjective:
         with lapack_threads(1):
             self.basis, self.sums = jax.block_until_ready(_summed(model, inputs, data, intervals))
 
-    @double_precision
-    def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = _value_and_gradient(
-            jnp.asarray(theta), self.model, self.x, self.basis, self.sums, self.count, self.targets
-        )
-        if np.isfinite(value) and np.isfinite(gradient).all():
-            return float(value), np.asarray(gradient)
-        return LOWEST, np.zeros(len(theta))
+    def __call__(self, theta: np.ndarray) -> tuple[Any, Any]:
+        return _value_and_gradient(jnp.asarray(theta), self.model, self.x, self.basis, self.sums, self.count, self.targets)
 
 
 @functools.partial(jax.jit, static_argnames="intervals")
@@ -306,7 +303,7 @@ def _value_and_gradient(theta: Any, model: GP, x: Any, basis: splines.Splines, s
     lines = lines_of(at.kernel, x)
     assert not isinstance(lines, No)
     log_det, gram = bound(basis, lines.rate, lines.variance, sums.over(at.likelihood.noise))
-    return integrate(at, log_det, gram, count, T, x.shape[1])[0] + log_prior(at)
+    return integrate(at, log_det, gram, count, T, x.shape[1])[0]
 
 
 def conditioned(

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._types import Seed, double_precision
-from ...learn.evidence import LOWEST
 from ...learn.maximise import Learning, climb
-from ...parameters.tree import Parametrised, as_numpy, free_vector, log_prior, with_free
+from ...learn.objective import Objective
+from ...parameters.tree import Parametrised, as_numpy, free_vector, with_free
 from .filter import CHUNK, Step, first_belief, follow, log_evidence
 from .hazards import Hazard, as_hazard
 from .posterior import ChangePointPosterior
@@ -94,16 +94,13 @@ class ChangePoints(Parametrised):
         padded, slots, length = self._layout(values, times)
         data = jax.device_put(padded)
 
-        @double_precision
-        def objective(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        def evidence(theta: np.ndarray) -> tuple[Any, Any]:
             detail = with_free(self, theta).segments.detail
-            value, gradient = _value_and_gradient(jnp.asarray(theta), self._with_detail(detail), data, slots, length)
-            fine = np.isfinite(value) and np.isfinite(gradient).all()
-            return (float(value), np.asarray(gradient)) if fine else (LOWEST, np.zeros(len(theta)))
+            return _value_and_gradient(jnp.asarray(theta), self._with_detail(detail), data, slots, length)
 
         options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
         count = max(int(np.isfinite(values).sum()), 1)
-        return climb(self, objective, [free_vector(self)], count, began, **options)
+        return climb(self, Objective(self, evidence), [free_vector(self)], count, began, **options)
 
     @double_precision
     def log_evidence(self, y: Any, t: Any = None) -> float:
@@ -153,4 +150,4 @@ def _value(model: ChangePoints, data: Any, slots: int, length: int) -> Any:
 @functools.partial(jax.value_and_grad, argnums=0)
 def _value_and_gradient(theta: Any, model: ChangePoints, data: Any, slots: int, length: int) -> Any:
     at = with_free(model, theta)
-    return _value(at, data, slots, length) + log_prior(at)
+    return _value(at, data, slots, length)

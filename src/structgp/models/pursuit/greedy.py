@@ -21,8 +21,8 @@ import numpy as np
 from ..._types import Numbers, Seed, double_precision, generator
 from ...inputs.layouts import as_inputs
 from ...kernels.stationary import Matern
-from ...learn.evidence import LOWEST
 from ...learn.maximise import climb
+from ...learn.objective import Objective
 from ...likelihoods.gaussian import Gaussian
 from ...linalg.filters import kalman
 from ...linalg.markov import chains
@@ -137,13 +137,10 @@ class GreedyProjectionPursuit:
         stage = Stage(direction, 0.5 * span, spread, 0.25 * spread)
         arrays = jnp.asarray(X), jnp.asarray(y)
 
-        def objective(theta: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = _value_and_gradient(jnp.asarray(theta), stage, *arrays, round(self.nu + 0.5))
-            fine = np.isfinite(value) and np.isfinite(gradient).all()
-            return (float(value), np.asarray(gradient)) if fine else (LOWEST, np.zeros(len(theta)))
+        evidence = lambda theta: _value_and_gradient(jnp.asarray(theta), stage, *arrays, round(self.nu + 0.5))
 
         options: dict[str, Any] = {"restarts": 0, "seed": 0, "max_evaluations": self.max_evaluations, "progress": False}
-        return climb(stage, objective, [free_vector(stage)], len(y), time.perf_counter(), **options)
+        return climb(stage, Objective(stage, evidence), [free_vector(stage)], len(y), time.perf_counter(), **options)
 
 
 @dataclasses.dataclass(frozen=True)

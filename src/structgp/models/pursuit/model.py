@@ -32,7 +32,7 @@ from ...posterior import Prediction
 from ...process.gp import GP
 from ..additive.model import FittedAdditive, conditioned
 from .search import Family, Rung, Search, schwarz
-from .sine_model import Rows, SineModel, SineObjective, linearised, reaches
+from .sine_model import Rows, SineEvidence, SineModel, linearised, reaches
 
 RUNGS = (1, 2, 4, 6, 10, 20, 40, 80)  # numbers of projections that are tried
 CHUNK = 2048
@@ -189,7 +189,7 @@ class ProjectionPursuitGP:
         self, Z: np.ndarray, z: np.ndarray, rng: np.random.Generator, evaluations: int, progress: bool | None
     ) -> tuple[SineModel, Learning, tuple[Rung, ...]]:
         start = SineModel([[1.0]], [1.0], [1.0], 0.1, 0.2, states=round(self.nu + 0.5))
-        family = Family(lambda functions: functions, lambda model: model, SineObjective, schwarz, start)
+        family = Family(lambda functions: functions, lambda model: model, SineEvidence, schwarz, start)
         rungs = (self.projections,) if self.projections else tuple(m for m in RUNGS if m <= self.most)
         model, learning, table = Search(family, (Z, z), rungs, self.sines, rng, self.seconds, evaluations, progress).run()
         return model, dataclasses.replace(learning, method="sines"), table

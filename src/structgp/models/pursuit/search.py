@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...learn.maximise import Learning, climb
+from ...learn.objective import Objective
 from ...parameters.tree import free_vector
 from .sine_model import SineModel
 
@@ -54,7 +55,7 @@ class Family(NamedTuple):
 
     around: Callable[[SineModel], Any]
     functions: Callable[[Any], SineModel]
-    objective: Callable[[Any, np.ndarray, np.ndarray], Any]
+    evidence: Callable[[Any, np.ndarray, np.ndarray], Any]
     charge: Callable[[int, int], float]
     start: SineModel  # slope, noise and smoothness of a fresh start; its variances are shared among the functions
 
@@ -166,7 +167,7 @@ class Search:
 
     def climb(self, model: Any, rows: Table, evaluations: int) -> tuple[Any, Learning]:
         options: dict[str, Any] = {"restarts": 0, "seed": 0, "max_evaluations": evaluations, "progress": self.progress}
-        objective = self.family.objective(model, *rows)
+        objective = Objective(model, self.family.evidence(model, *rows))
         ended = climb(model, objective, [free_vector(model)], len(rows[1]), time.perf_counter(), **options)
         self.pace = ended[1].seconds / ended[1].evaluations / self.work(rows, self.projections(model))
         return ended
