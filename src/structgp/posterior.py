@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ._types import double_precision
+from .inputs.rows import in_few_sizes
 from .kernels.algebra import Kernel
 from .likelihoods.base import Likelihood
 from .means import Mean
@@ -102,8 +103,7 @@ class Prediction:
     @double_precision
     def observed(self) -> Moments:
         """Mean and variance of a new observation, noise included."""
-        mean, variance = self.likelihood.observed(self.mean, self.variance, self.extra)
-        return Moments(np.asarray(mean), np.asarray(variance))
+        return Moments(*in_few_sizes(self.likelihood.observed, self.mean, self.variance, self.extra))
 
     @double_precision
     def quantile(self, q: Any) -> np.ndarray:
@@ -120,7 +120,7 @@ class Prediction:
         """The probability of label 1, or of every class: averaged over what is believed of f."""
         if not hasattr(self.likelihood, "probability"):
             raise AttributeError(f"{type(self.likelihood).__name__} observations are not labels, so they have no probability")
-        return np.asarray(self.likelihood.probability(self.mean, self.variance))
+        return in_few_sizes(self.likelihood.probability, self.mean, self.variance)
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """The central interval that holds a new observation with this probability: its lower and its upper end."""
@@ -137,7 +137,7 @@ class Prediction:
             raise ValueError(
                 f"log_prob needs one observation for each prediction: y has shape {observed.shape}, not {self.mean.shape}"
             )
-        return np.asarray(self.likelihood.log_predictive(observed, self.mean, self.variance, self.extra))
+        return in_few_sizes(self.likelihood.log_predictive, observed, self.mean, self.variance, self.extra)
 
     def __len__(self) -> int:
         return len(self.mean)

@@ -74,6 +74,10 @@ class Engine(eqx.Module):
         """This algorithm with its static choices made for these values (on the host, cheaply); most have none to make."""
         return self
 
+    def takes_unseen_rows(self, signed: bool) -> bool:
+        """Whether rows that were not seen change nothing, exactly, so that rows may come in a few sizes."""
+        return False
+
     def glimpse(self, inputs: Inputs, data: Data) -> tuple[Inputs, Data] | None:
         """Some of the data, by which a costly climb finds out where to begin; None where it begins with all of them."""
         return None

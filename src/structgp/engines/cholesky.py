@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import dataclasses
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -74,14 +75,23 @@ class CholeskyConditional(Conditional):
         V = self._whiten(covariance(self.kernel, self.X, X))
         return (jax.scipy.linalg.solve_triangular(self.L, V, lower=True, trans="T") * jnp.sqrt(self.sites.precision)[:, None]).T
 
-    def updated(self, X: Float[Array, "M D"], sites: Sites) -> CholeskyConditional:
-        """The process given M more sites: the factor grows by M rows, O(N²M)."""
+    def updated(self, X: Float[Array, "M D"], sites: Sites, at: Any) -> CholeskyConditional:
+        """The process given M more sites in the rows from `at` on, where there were none: O(N²M)."""
         S, s = jnp.sqrt(self.sites.precision), jnp.sqrt(sites.precision)
+        put = lambda rows, new: jax.lax.dynamic_update_slice(rows, new, (at,) + (0,) * (rows.ndim - 1))
         B12 = S[:, None] * covariance(self.kernel, self.X, X) * s[None, :]
         B22 = jnp.eye(len(s)) + s[:, None] * (covariance(self.kernel, X, X) + self.jitter * jnp.eye(len(s))) * s[None, :]
-        both = Sites(jnp.concatenate([self.sites.precision, sites.precision]), jnp.concatenate([self.sites.shift, sites.shift]))
-        L = cholesky_update(self.L, B12, B22)
-        return _conditional(self.kernel, jnp.concatenate([self.X, X]), both, L, self.jitter)
+        both = Sites(put(self.sites.precision, sites.precision), put(self.sites.shift, sites.shift))
+        L = cholesky_update(self.L, B12, B22, at)
+        return _conditional(self.kernel, put(self.X, X), both, L, self.jitter)
+
+    def with_room(self, size: int) -> CholeskyConditional:
+        """The same with rows for more sites, up to so many."""
+        count, more = self.X.shape[0], size - self.X.shape[0]
+        room = lambda rows: jnp.pad(rows, [(0, more)] + [(0, 0)] * (rows.ndim - 1))
+        L = jnp.pad(self.L, (0, more)) + jnp.diag(jnp.where(jnp.arange(size) < count, 0.0, 1.0))
+        sites = Sites(room(self.sites.precision), room(self.sites.shift))
+        return CholeskyConditional(self.kernel, room(self.X), sites, L, room(self.alpha), self.jitter)
 
     def _whiten(self, columns: Float[Array, "N M"]) -> Float[Array, "N M"]:
         return jax.scipy.linalg.solve_triangular(self.L, jnp.sqrt(self.sites.precision)[:, None] * columns, lower=True)
@@ -90,7 +100,7 @@ class CholeskyConditional(Conditional):
 def _conditional(kernel: Kernel, X: Array, sites: Sites, L: Array, jitter: Array) -> CholeskyConditional:
     S = jnp.sqrt(sites.precision)[:, None]
     alpha = S * jax.scipy.linalg.cho_solve((L, True), S * sites.targets)
-    return CholeskyConditional(kernel, X, sites, L, alpha, jitter)
+    return CholeskyConditional(kernel, X, dataclasses.replace(sites, values=None), L, alpha, jitter)
 
 
 class RootConditional(Conditional):
@@ -160,6 +170,9 @@ class Cholesky(Engine):
 
     def form(self, kernel: Kernel, inputs: Inputs) -> Dense:
         return dense(kernel, inputs)
+
+    def takes_unseen_rows(self, signed: bool) -> bool:
+        return not signed  # sites of any sign need a factor of K itself, which repeated places leave without one
 
     def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
         N = len(inputs)

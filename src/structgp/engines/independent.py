@@ -60,6 +60,9 @@ class CoupledEngine(Engine):
 
     latents: int = eqx.field(static=True, default=0)
 
+    def takes_unseen_rows(self, signed: bool) -> bool:
+        return True
+
     @abc.abstractmethod
     def marginals(self, structure: Any, sites: Any) -> Any:
         """What the sites leave of the processes at their places: `CoupledMarginals`."""

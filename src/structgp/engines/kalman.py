@@ -204,6 +204,9 @@ class Kalman(Engine):
     def form(self, kernel: Kernel, inputs: Inputs) -> StateSpace | No:
         return state_space(approximated(kernel, self.approximate), inputs, self.harmonics)
 
+    def takes_unseen_rows(self, signed: bool) -> bool:
+        return True
+
     def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
         D, N = self._size(kernel), len(inputs)
         return Cost(flops=N * (20 * D**3 + 100), bytes=8 * N * (4 * D**2 + 10))

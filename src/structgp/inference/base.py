@@ -164,9 +164,9 @@ class Inferred:
     variance: np.ndarray
 
     @classmethod
-    def of(cls, method: str, found: Found) -> Inferred:
-        """The account of a search, on the host."""
-        arrays = (np.asarray(part) for part in (found.w, found.h, found.mean, found.variance))
+    def of(cls, method: str, found: Found, count: int) -> Inferred:
+        """The account of a search, on the host, for the first rows, beyond which nothing was seen."""
+        arrays = (np.asarray(part)[:count] for part in (found.w, found.h, found.mean, found.variance))
         status = int(found.status)
         return cls(method, status == CONVERGED, STATUS[status], int(found.calls), float(found.residual), *arrays)
 

@@ -15,6 +15,7 @@ from ..engines.basis import integrate, sites_of
 from ..engines.cholesky import Cholesky
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
+from ..inputs.rows import in_bucket
 from ..linalg.dense.cholesky import HostSolution, solve_on_host
 from ..parameters.tree import FreeMap, with_free
 from ..posterior import Model
@@ -31,6 +32,7 @@ class GaussianEvidence:
             self._model, self._inputs, self._data = jax.device_put((model, inputs, data))
             self._X = jnp.asarray(self._inputs.points)
         self._at, self._specialised = FreeMap(model), engine.specialised  # looked up once: an evaluation may be short
+        self._rows = int(np.flatnonzero(data.seen)[-1]) + 1 if np.any(data.seen) else 1
         self._on_host = isinstance(engine, Cholesky) and jax.default_backend() == "cpu"
 
     def __call__(self, theta: np.ndarray) -> tuple[Any, Any]:
@@ -59,13 +61,16 @@ class GaussianEvidence:
     def _by_lapack(self, theta: np.ndarray) -> tuple[Any, Any]:
         arguments = (theta, self._model, self._X, self._data)
         B, w, T, scale = _assemble(*arguments)
-        solution = solve_on_host(np.array(B), np.asarray(w), np.asarray(T), float(scale))
+        n = self._rows  # what fills up the rows does not reach LAPACK
+        solution = solve_on_host(np.array(np.asarray(B)[:n, :n]), np.asarray(w)[:n], np.asarray(T)[:n], float(scale))
         del B
-        return (np.nan, np.zeros(len(theta))) if solution is None else _pull_back(*arguments, solution)
+        return (np.nan, np.zeros(len(theta))) if solution is None else _pull_back(*arguments, solution.in_size(len(w)))
 
 
 def evidence_objective(model: Model, inputs: Inputs, data: Data, engine: Engine) -> Objective:
     """What is climbed for Gaussian observations."""
+    if engine.takes_unseen_rows(signed=False):
+        inputs, data = in_bucket(inputs, data)
     evidence = GaussianEvidence(model, inputs, data, engine)
     return Objective(model, evidence, engine.specialised(model, inputs, data).grain, evidence.many)
 

@@ -15,6 +15,7 @@ from ..engines.base import Engine
 from ..inference.base import CONVERGED, TOLERANCE, Found, Inference, Problem, find_sites, unknown
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
+from ..inputs.rows import in_bucket
 from ..parameters.tree import with_free
 from ..posterior import Model
 
@@ -29,6 +30,8 @@ class SiteEvidence:
     """
 
     def __init__(self, model: Model, inputs: Inputs, data: Data, engine: Engine, inference: Inference) -> None:
+        if engine.takes_unseen_rows(inference.signed(model.likelihood)):
+            inputs, data = in_bucket(inputs, data)
         self.model, self.inputs, self.engine, self.inference = model, inputs, engine, inference
         self.data = data
         with jax.enable_x64(True):  # on the device once, not at every evaluation

@@ -22,6 +22,7 @@ from ..inference.choose import choose
 from ..inference.several import check_several
 from ..inputs.layouts import Grid, Inputs
 from ..inputs.observations import Data
+from ..inputs.rows import filled, in_bucket, size_for, unseen_beyond
 from ..kernels.independent import kernels_of
 from ..linalg.dense.cholesky import lapack_threads
 from ..posterior import Conditional, Model
@@ -85,10 +86,10 @@ class Posterior(eqx.Module):
         U = jax.scipy.linalg.solve_triangular(self.weights.factor, alpha[:, self.targets :].T, lower=True)
         return diagonal - jnp.sum(U * U, axis=0), alpha[:, : self.targets] - alpha[:, self.targets :] @ self.weights.mean
 
-    def update(self, X: Float[Array, "M D"], data: Data) -> Posterior:
-        """Given more Gaussian data as well, where the conditional can grow (that of a dense matrix)."""
+    def update(self, X: Float[Array, "M D"], data: Data, at: Any) -> Posterior:
+        """Given more Gaussian data as well, in rows from `at` on where nothing was seen (by the factor of a dense matrix)."""
         more = sites_of(self.prior, X, data, typical_variance(self.prior.kernel, X))
-        conditional = self.conditional.updated(X, more)  # type: ignore[attr-defined]
+        conditional = self.conditional.updated(X, more, at)  # type: ignore[attr-defined]
         seen = jnp.sum(conditional.sites.precision > 0)
         log_det, gram = conditional.log_det_and_gram()
         evidence, weights = integrate(self.prior, log_det, gram, seen, self.targets, X.shape[1])
@@ -145,7 +146,22 @@ def given_sites(model: Model, inputs: Inputs, w: Any, h: Any, evidence: Any, eng
     return Posterior(model, conditional, factors.integrate(model, *conditional.log_det_and_gram(), X.shape[1])[1], evidence)
 
 
-given_more = jax.jit(lambda posterior, X, data: posterior.update(X, data))
+_update = jax.jit(Posterior.update)
+
+
+@functools.partial(jax.jit, static_argnames="size")
+def _with_room(posterior: Posterior, size: int) -> Posterior:
+    conditional: Any = posterior.conditional
+    return eqx.tree_at(lambda p: p.conditional, posterior, conditional.with_room(size))
+
+
+def given_more(posterior: Posterior, inputs: Inputs, data: Data, at: int) -> Posterior:
+    """A posterior by a dense matrix given more data, after the first `at` rows; nothing is compiled while there is room."""
+    size = size_for(len(inputs), 1)  # of what is new
+    room = size_for(at + size)
+    if posterior.conditional.X.shape[0] < room:  # type: ignore[attr-defined]
+        posterior = _with_room(posterior, room)
+    return _update(posterior, filled(inputs.points, size), unseen_beyond(data, size), at)
 
 
 class Conditioned(NamedTuple):
@@ -166,14 +182,17 @@ def condition(
     found: Found | None = None,
 ) -> Conditioned:
     """A prior given data, by a rule for the sites when they are not Gaussian: searched from a start, or found already."""
+    count = len(inputs)
     with lapack_threads(plan.engine.matrix_rows(inputs)):
-        plan, engine = plan.given(model, inputs, data), plan.engine.specialised(model, inputs, data)
+        plan = plan.given(model, inputs, data)
+        inputs, data = _few_sizes(model, inputs, data, plan.engine, rule)
+        engine = plan.engine.specialised(model, inputs, data)
         if rule is None:
             posterior = jax.block_until_ready(given_data(model, inputs, data, engine))
             inferred = None
         else:
             found = _search(model, inputs, data, engine, rule, start) if found is None else found
-            inferred = _said(Inferred.of(rule.name, found))
+            inferred = _said(Inferred.of(rule.name, found, count))
             posterior = _with_found(model, inputs, engine, rule, found, inferred)
     if not np.isfinite(posterior.log_evidence):
         raise ValueError(why_not_positive(model, inputs, data))
@@ -184,12 +203,19 @@ def compiled_ahead(
     model: Model, inputs: Inputs, data: Data, engine: Engine, rule: Inference | None = None, after: Early | None = None
 ) -> Early:
     """The program that will condition on data by this engine, compiled while learning runs, after what is needed first."""
+    inputs, data = _few_sizes(model, inputs, data, engine, rule)
+    engine = engine.specialised(model, inputs, data)
     if rule is None:
         return compiling(given_data, model, inputs, data, engine, after=after)
     w, h = unknown(len(inputs), model.likelihood.latents)
     if model.likelihood.latents > 1:
         return compiling(condition_latents, model, inputs, w, h, engine, after=after)
     return compiling(given_sites, model, inputs, w, h, np.zeros(()), engine, rule.signed(model.likelihood), after=after)
+
+
+def _few_sizes(model: Model, inputs: Inputs, data: Data, engine: Engine, rule: Inference | None) -> tuple[Inputs, Data]:
+    signed = rule is not None and rule.signed(model.likelihood)
+    return in_bucket(inputs, data) if engine.takes_unseen_rows(signed) else (inputs, data)
 
 
 def rule_for(model: Model, asked: str | None, data: Data) -> Inference | None:
@@ -215,6 +241,8 @@ def check_inputs(model: Model, inputs: Inputs) -> None:
 
 def _search(model: Model, inputs: Inputs, data: Data, engine: Engine, rule: Inference, start: tuple[Any, Any] | None) -> Found:
     cold = unknown(len(inputs), model.likelihood.latents)
+    if start is not None:
+        start = tuple(np.concatenate([part, more[len(part) :]]) for part, more in zip(start, cold, strict=True))  # type: ignore[assignment]
     found = find_sites(model, inputs, data, engine, rule, start or cold)
     if start is not None and found.status != CONVERGED:
         found = find_sites(model, inputs, data, engine, rule, cold)

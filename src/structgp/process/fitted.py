@@ -20,6 +20,7 @@ from ..inference.choose import choose
 from ..inference.ep import cavity
 from ..inputs.layouts import Grid, Inputs, as_inputs, duplicates, together
 from ..inputs.observations import Data, joined, read_observations
+from ..inputs.rows import in_few_sizes
 from ..learn.maximise import Learning
 from ..linalg.dense.cholesky import lapack_threads
 from ..parameters.tree import as_numpy
@@ -180,7 +181,7 @@ class Fitted:
     @double_precision
     def lag_one(self) -> np.ndarray:
         """The covariances of f at successive times, sorted, given all observations: (N − 1,)."""
-        return np.asarray(moments.lag_one(self._along_time()))
+        return np.asarray(moments.lag_one(self._along_time()))[: len(self.inputs) - 1]
 
     @double_precision
     def leave_one_out(self) -> Moments:
@@ -215,7 +216,7 @@ class Fitted:
         """How much each observation counts in the mean at new places, (M, N): mean = weights @ y for a zero mean."""
         self._needs_gaussian("the equivalent kernel")
         dense = self if isinstance(self.conditional, CholeskyConditional) else self._by_matrix()
-        return np.asarray(_equivalent_kernel(dense.posterior, self._new_points(X)))
+        return np.asarray(_equivalent_kernel(dense.posterior, self._new_points(X)))[:, : len(self.inputs)]
 
     @double_precision
     def basis_weights(self) -> BasisWeights:
@@ -370,7 +371,8 @@ class Fitted:
 
     def _without_sites(self, inferred: Inferred) -> Moments:
         m, v, _ = cavity(1.0, inferred.w, inferred.h, inferred.mean, inferred.variance)
-        mean, variance = (np.array(part) for part in self.likelihood.observed(m, v, self._extra(self.data.extra)))
+        observed = in_few_sizes(self.likelihood.observed, np.asarray(m), np.asarray(v), self._extra(self.data.extra))
+        mean, variance = (np.array(part) for part in observed)
         unseen = ~np.asarray(self.data.seen)
         mean[unseen], variance[unseen] = np.nan, np.nan
         return Moments(mean, variance)
@@ -382,7 +384,7 @@ class Fitted:
     def _precision_parts(self) -> tuple[np.ndarray, np.ndarray]:
         """The diagonal of C⁻¹ and C⁻¹y with the basis weights integrated out, in the caller's order."""
         parts = _inverse_parts(self.posterior)
-        order = self.inputs.rank if isinstance(self.conditional, KalmanConditional) else slice(None)  # type: ignore[attr-defined]
+        order = self.inputs.rank if isinstance(self.conditional, KalmanConditional) else slice(len(self.inputs))  # type: ignore[attr-defined]
         return np.asarray(parts[0])[order], np.asarray(parts[1])[order]
 
     def _by_matrix(self) -> Fitted:
@@ -420,7 +422,7 @@ def with_more(fitted: Any, new: Inputs, data: Data) -> tuple[Inputs, Data, Condi
     )
     gp, inputs = fitted.gp, together(fitted.inputs, new)
     if fitted.inference is None and isinstance(fitted.conditional, CholeskyConditional):
-        posterior = given_more(fitted.posterior, np.asarray(new.points), data)
+        posterior = given_more(fitted.posterior, new, data, before)
         return inputs, both, Conditioned(posterior, plan(gp, inputs, "dense"))
     applies = not isinstance(form_by_shape(fitted.plan.engine, gp.kernel, inputs), No)
     chosen = fitted.plan if applies else plan(gp, inputs)

@@ -149,7 +149,7 @@ class GP(Parametrised):
         if rule is not None:
             sites = SiteEvidence(self, inputs, data, chosen.engine, rule)
             gradient, options["objective"] = sites.begin(free_vector(self)), Objective(self, sites)
-        with compiled_ahead(self, inputs, data, chosen.engine.specialised(self, inputs, data), rule, after=gradient):
+        with compiled_ahead(self, inputs, data, chosen.engine, rule, after=gradient):
             learned, learning = LEARNERS[method](self, inputs, data, chosen.engine, **options)
             found = None if sites is None else sites.sites(free_vector(learned))
         if approximate is not None:  # the error belongs to the values that were learned

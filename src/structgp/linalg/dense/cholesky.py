@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -82,6 +82,15 @@ class HostSolution(NamedTuple):
     inverse: Float[np.ndarray, "N N"]
     jitter: float
 
+    def in_size(self, size: int) -> HostSolution:
+        """The same among the first of so many rows, zero in the others."""
+        more = size - len(self.alpha)
+        if not more:
+            return self
+        alpha, inverse = np.pad(self.alpha, ((0, more), (0, 0))), np.zeros((size, size))
+        inverse[: len(self.alpha), : len(self.alpha)] = self.inverse
+        return self._replace(alpha=alpha, inverse=inverse)
+
 
 def solve_on_host(
     B: Float[np.ndarray, "N N"], w: Float[np.ndarray, " N"], T: Float[np.ndarray, "N C"], scale: float
@@ -133,9 +142,12 @@ def _blas() -> threadpoolctl.ThreadpoolController:
     return threadpoolctl.ThreadpoolController()
 
 
-def cholesky_update(L: Float[Array, "N N"], B12: Float[Array, "N M"], B22: Float[Array, "M M"]) -> Float[Array, "N+M N+M"]:
-    """The factor of a matrix with M more rows and columns, from the factor of the old one: O(N²M)."""
+def cholesky_update(L: Float[Array, "N N"], B12: Float[Array, "N M"], B22: Float[Array, "M M"], at: Any) -> Float[Array, "N N"]:
+    """The factor of a matrix of which M rows and columns from `at` on were those of the identity, and now are [B12; B22].
+
+    The rows after them are still those of the identity. O(N²M) operations.
+    """
     L21 = jax.scipy.linalg.solve_triangular(L, B12, lower=True).T
     L22 = jnp.linalg.cholesky(B22 - L21 @ L21.T)
-    top = jnp.concatenate([L, jnp.zeros((L.shape[0], B22.shape[0]))], axis=1)
-    return jnp.concatenate([top, jnp.concatenate([L21, L22], axis=1)], axis=0)
+    rows = jax.lax.dynamic_update_slice(L21, L22, (0, at))
+    return jax.lax.dynamic_update_slice(L, rows, (at, 0))

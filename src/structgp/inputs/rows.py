@@ -1,0 +1,65 @@
+"""Rows in a few sizes, so that one row more is the same program.
+
+What fills up repeats the last row and was not seen: a site of precision 0, which changes nothing, exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from .layouts import Inputs, Points, Times
+from .observations import Data
+
+LEAST = 16
+LARGEST = 2048  # beyond, compiling is little beside what an evaluation takes
+
+
+def size_for(count: int, least: int = LEAST) -> int:
+    """The size that so many rows are filled up to: a power of two, or half way between two from 128 on."""
+    whole = max(least, 1 << max(count - 1, 0).bit_length())
+    return 3 * whole // 4 if whole > 128 and count <= 3 * whole // 4 else whole
+
+
+def filled(values: Any, size: int) -> np.ndarray:
+    """Rows filled up with the last of them."""
+    values = np.asarray(values)
+    return np.concatenate([values, np.repeat(values[-1:], size - len(values), axis=0)])
+
+
+def in_few_sizes(function: Callable[..., Any], *rows: Any) -> Any:
+    """A function that works row by row, run on a number of rows out of a few; what is not an array of rows stays as it is."""
+    count = len(rows[0])
+    size = size_for(count)
+    sized = lambda part: filled(part, size) if np.ndim(part) and len(part) == count and count else part
+    return jax.tree.map(lambda part: np.asarray(part)[:count], function(*map(sized, rows)))
+
+
+def in_bucket(inputs: Inputs, data: Data) -> tuple[Inputs, Data]:
+    """The same places and observations in a size out of a few; those of grids and of many rows as they are."""
+    count = len(inputs)
+    if not isinstance(inputs, (Points, Times)) or not 0 < count <= LARGEST:
+        return inputs, data
+    size = size_for(count)
+    return with_room(inputs, size), unseen_beyond(data, size)
+
+
+def with_room(inputs: Inputs, size: int) -> Inputs:
+    """Places filled up with the last of them."""
+    if isinstance(inputs, Points):
+        return Points(filled(inputs.X, size))
+    assert isinstance(inputs, Times)
+    more = np.arange(len(inputs), size)
+    order, rank = (np.concatenate([np.asarray(part), more]) for part in (inputs.order, inputs.rank))
+    return Times(filled(inputs.t, size), order, rank, False, inputs.in_order)
+
+
+def unseen_beyond(data: Data, size: int) -> Data:
+    """Observations filled up with such that were not seen."""
+    seen = np.concatenate([np.asarray(data.seen), np.zeros(size - len(data.seen), bool)])
+    rest = (data.y, data.noise, data.extra, data.weight)
+    y, noise, extra, weight = (None if part is None else filled(part, size) for part in rest)
+    return Data(y, noise, seen, data.flat, extra, weight, data.gridded)
