@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import numpy as np
@@ -17,6 +17,7 @@ from .likelihoods.base import Likelihood
 from .means import Mean
 
 
+@runtime_checkable
 class Model(Protocol):
     """A prior and a likelihood."""
 

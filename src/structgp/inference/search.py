@@ -8,7 +8,7 @@ combination that leads astray is forgotten. A step that leaves no density is hal
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,7 @@ class Proposal(NamedTuple):
     sensible: Bool[Array, " N"]
 
 
+@runtime_checkable
 class LocalRule(Protocol):
     """What a search needs of a rule."""
 

@@ -193,7 +193,7 @@ def condition(
         else:
             found = _search(model, inputs, data, engine, rule, start) if found is None else found
             inferred = _said(Inferred.of(rule.name, found, count))
-            posterior = _with_found(model, inputs, engine, rule, found, inferred)
+            posterior = _with_found(model, inputs, engine, rule, found)
     if not np.isfinite(posterior.log_evidence):
         raise ValueError(why_not_positive(model, inputs, data))
     return Conditioned(posterior, plan, inferred)
@@ -257,9 +257,9 @@ def _said(inferred: Inferred) -> Inferred:
     return inferred
 
 
-def _with_found(model: Model, inputs: Inputs, engine: Engine, rule: Inference, found: Found, inferred: Inferred) -> Any:
+def _with_found(model: Model, inputs: Inputs, engine: Engine, rule: Inference, found: Found) -> Any:
     if model.likelihood.latents > 1:
-        conditional = conditional_of(model, inputs, inferred, engine)
+        conditional = conditional_of(model, inputs, found, engine)
         return Posterior(model, conditional, None, np.asarray(found.log_evidence))  # type: ignore[arg-type]
     signed = rule.signed(model.likelihood)
     return jax.block_until_ready(given_sites(model, inputs, found.w, found.h, found.log_evidence, engine, signed))

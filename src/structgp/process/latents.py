@@ -182,9 +182,9 @@ class FittedLatents:
         return np.asarray(new.points)
 
 
-def conditional_of(gp: Any, inputs: Inputs, inferred: Inferred, engine: Engine) -> CoupledConditional:
+def conditional_of(gp: Any, inputs: Inputs, found: Any, engine: Engine) -> CoupledConditional:
     """The latents given the sites that were found."""
-    return jax.block_until_ready(condition_latents(gp, inputs, inferred.w, inferred.h, engine))
+    return jax.block_until_ready(condition_latents(gp, inputs, found.w, found.h, engine))
 
 
 def _unpadded(function: Any, fixed: tuple[Any, ...], rows: list[np.ndarray]) -> Any:

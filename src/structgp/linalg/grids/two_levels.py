@@ -13,7 +13,7 @@ variances, with P⁻¹ exact, so that little is left to chance.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -78,6 +78,7 @@ class TwoLevels(NamedTuple):
         return low, low + jnp.sum((1 - self.inside) * jnp.log(self.diagonal))
 
 
+@runtime_checkable
 class System(Protocol):
     """H = I + FᵀWF and what stands for it."""
 
