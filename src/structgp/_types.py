@@ -20,18 +20,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Num
 
 # NumPy or JAX arrays: the same code runs on the host and inside a computation.
 Scalar = Float[Any, ""]
 Point = Float[Any, " D"]
-Numbers = Float[Any, " ..."]
+if TYPE_CHECKING:  # a plain number does as well, but is not asked for its shape
+    Numbers = Any
+else:
+    Numbers = Num[Any, " ..."] | float | int
 Seed = int | np.random.Generator | None
 
 P = ParamSpec("P")

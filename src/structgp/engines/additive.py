@@ -15,7 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
@@ -55,7 +55,7 @@ class AdditiveConditional(Conditional):
     swept: quasiseparable.Swept
     projected: Projected
     evidence: tuple[Float[Array, ""], Float[Array, "C C"]]
-    steps: Float[Array, ""]
+    steps: Int[Array, ""]
     residual: Float[Array, ""]
     engine: AdditiveEngine = eqx.field(static=True)
 

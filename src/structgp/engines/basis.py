@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Num
 
 from ..inputs.observations import Data
 from ..means import Mean
@@ -61,7 +61,7 @@ def prior_precision(mean: Mean, P: int, of_mean: int) -> Float[Array, "P P"]:
 
 
 def integrate(
-    model: Model, log_det: Float[Array, ""], gram: Float[Array, "C C"], seen: Float[Array, ""], T: int, D: int
+    model: Model, log_det: Float[Array, ""], gram: Float[Array, "C C"], seen: Num[Any, ""] | float, T: int, D: int
 ) -> tuple[Float[Array, ""], Weights]:
     """The log evidence of T targets with all weights integrated out, and the posterior of the weights."""
     P = gram.shape[0] - T

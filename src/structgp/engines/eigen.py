@@ -27,7 +27,7 @@ class EigenConditional(GridConditional):
     """A grid given equally noisy values in all cells: α = C⁻¹T in the basis of the eigenvectors, and 1/(Λ + noise)."""
 
     structure: Kronecker
-    vectors: tuple[Float[Array, "G G"], ...]
+    vectors: tuple[Float[Array, "_ _"], ...]
     alpha: Float[Array, " C *sizes"]  # in the basis of the eigenvectors
     inverse: Float[Array, "*sizes"]  # 1/(Λ + noise)
     noise: Float[Array, ""]
@@ -46,19 +46,19 @@ class EigenConditional(GridConditional):
     def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         return self.log_det, self.gram
 
-    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M _"], Float[Array, " M"]]:
         rows, prior = rows_of(self.structure, X, part)
         rows = self._turned(rows)
         explained = contract(kron.squared(rows), self.inverse[None])[:, 0]
         return contract(rows, self.alpha), jnp.maximum(prior - explained, 0.0)
 
-    def on_grid(self, grid: Grid) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
+    def on_grid(self, grid: Grid) -> tuple[Float[Array, "M _"], Float[Array, " M"]]:
         there = layout(self.structure, grid)
         rows = self._turned(cross(there, self.structure))
         variance = kron.outer(there.prior_variances()) - kron.product(kron.squared(rows), self.inverse)
         return there.from_grid(kron.products(rows, self.alpha)), there.from_grid(jnp.maximum(variance, 0.0)[None])[:, 0]
 
-    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M _"], Float[Array, "M M"]]:
         rows = self._turned(rows_of(self.structure, X, None)[0])
         A = every_cell(rows)
         return contract(rows, self.alpha), covariance(self.kernel, X, X) - (A * jnp.ravel(self.inverse)) @ A.T
@@ -75,12 +75,12 @@ class EigenConditional(GridConditional):
         alpha = kron.products(kron.transposed(self.vectors), noisy) * self.inverse
         return there.from_grid(new - kron.products(self._turned(cross(there, self.structure)), alpha))
 
-    def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
+    def inverse_parts(self) -> tuple[Float[Array, " _"], Float[Array, "N C"]]:
         diagonal = kron.product(kron.squared(self.vectors), self.inverse)
         alpha = kron.products(self.vectors, self.alpha)
         return self.structure.from_grid(diagonal[None])[:, 0], self.structure.from_grid(alpha)
 
-    def _turned(self, rows: list[Float[Array, "M G"]]) -> list[Float[Array, "M G"]]:
+    def _turned(self, rows: list[Float[Array, "M _"]]) -> list[Float[Array, "M _"]]:
         """Covariances with the places of each factor as covariances with its eigenvectors."""
         return [R @ Q for R, Q in zip(rows, self.vectors, strict=True)]
 

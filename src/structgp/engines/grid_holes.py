@@ -85,21 +85,21 @@ class KrylovConditional(GridConditional):
             else of_values(self.log_det.value, self.gram, self.system.w, self.shift)
         )
 
-    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M _"], Float[Array, " M"]]:
         rows, prior = rows_of(self.structure, X, part)
         white = self._whitened(rows)
         known = math.prod(jnp.sum(V * V, axis=1) for V in white)
         left = self._quick(white) if self.quick else jax.lax.map(self._exact, tuple(white))
         return contract(white, self.z), jnp.maximum(prior - known + left, 0.0)
 
-    def on_grid(self, grid: Grid) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
+    def on_grid(self, grid: Grid) -> tuple[Float[Array, "M _"], Float[Array, " M"]]:
         there = layout(self.structure, grid)
         white = self._whitened(cross(there, self.structure))
         known = kron.outer([jnp.sum(V * V, axis=1) for V in white])
         variance = kron.outer(there.prior_variances()) - known + whitened.variances(self.system, white, self.probed)
         return there.from_grid(kron.products(white, self.z)), there.from_grid(jnp.maximum(variance, 0.0)[None])[:, 0]
 
-    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M _"], Float[Array, "M M"]]:
         white = self._whitened(rows_of(self.structure, X, None)[0])
         V = every_cell(white)
         solved = two_levels.solve(self.system, V.reshape(len(V), *self.system.w.shape), self.effort).x.reshape(V.shape)
@@ -118,21 +118,21 @@ class KrylovConditional(GridConditional):
         z = two_levels.means(self.system, h, self.effort).z
         return there.from_grid(new - kron.products(self._whitened(cross(there, self.structure)), z))
 
-    def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
+    def inverse_parts(self) -> tuple[Float[Array, " _"], Float[Array, "N C"]]:
         w = self.system.w
         diagonal = w - w**2 * whitened.variances(self.system, self.system.factors, self.probed)
         alpha = self.shift - w * kron.products(self.system.factors, self.z)
         return self.structure.from_grid(diagonal[None])[:, 0], self.structure.from_grid(alpha)
 
-    def _whitened(self, rows: list[Float[Array, "M G"]]) -> list[Float[Array, "M G"]]:
+    def _whitened(self, rows: list[Float[Array, "M _"]]) -> list[Float[Array, "M _"]]:
         """Covariances with the places of each factor as covariances with its white coordinates."""
         return [R @ inverse.T for R, inverse in zip(rows, self.system.inverse_factors(), strict=True)]
 
-    def _exact(self, white: tuple[Float[Array, " G"], ...]) -> Float[Array, ""]:
+    def _exact(self, white: tuple[Float[Array, " _"], ...]) -> Float[Array, ""]:
         """vᵀH⁻¹v for one place."""
         return two_levels.left_of(self.system, kron.outer(white), self.effort)
 
-    def _quick(self, white: list[Float[Array, "M G"]]) -> Float[Array, " M"]:
+    def _quick(self, white: list[Float[Array, "M _"]]) -> Float[Array, " M"]:
         """vᵀP⁻¹v and what the probes add to it, for many places."""
         levels, easy = self.system.levels, self.probed.easy
         rest = contract(kron.squared(white), ((1 - levels.inside) / levels.diagonal)[None])[:, 0]
@@ -231,7 +231,7 @@ class Krylov(Engine):
         return KrylovConditional(structure, system, probed, h, found.z, log_det, found.gram, error, effort, sites.natural)
 
 
-def _on_cells(structure: Kronecker, sites: Sites) -> tuple[Float[Array, "*sizes"], Float[Array, " C *sizes"]]:
+def _on_cells(structure: Kronecker, sites: Sites) -> tuple[Float[Array, " _"], Float[Array, " C *sizes"]]:
     """The precisions and the shifts over the grid."""
     if sites.signed:
         raise ValueError("factors that may be negative cannot be had on a large grid: structure='dense' takes them")

@@ -24,7 +24,7 @@ class GridConditional(Conditional):
     """A process on a grid given sites: besides scattered places it knows whole grids, at the price of a few products."""
 
     @abc.abstractmethod
-    def on_grid(self, grid: Grid) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
+    def on_grid(self, grid: Grid) -> tuple[Float[Array, "M _"], Float[Array, " M"]]:
         """Means and variance at the cells of another grid."""
 
     @abc.abstractmethod
@@ -45,12 +45,12 @@ def layout(structure: Kronecker, grid: Grid) -> Kronecker:
     return there
 
 
-def cross(there: Kronecker, here: Kronecker) -> list[Float[Array, "A G"]]:
+def cross(there: Kronecker, here: Kronecker) -> list[Float[Array, "_ _"]]:
     """The covariances between two grids, by factors."""
     return [covariance(k, P, Z) for k, P, Z in zip(here.factors, there.places, here.places, strict=True)]
 
 
-def contract(rows: list[Float[Array, "M G"]], X: Float[Array, " B *sizes"]) -> Float[Array, "M B"]:
+def contract(rows: list[Float[Array, "M _"]], X: Float[Array, " B *sizes"]) -> Float[Array, "M B"]:
     """Σ over all cells of (row₁ ⊗ … ⊗ row_D) X for each of M places: two halves of the axes, joined by one matrix product."""
     sizes = X.shape[1:]
     halves = [abs(math.log(math.prod(sizes[:d])) - math.log(math.prod(sizes[d:]))) for d in range(1, len(sizes) + 1)]
@@ -65,7 +65,7 @@ def row_numbers(sizes: tuple[int, ...], columns: int) -> int:
     return (columns + 2) * max(math.prod(sizes) // max(sizes), max(sizes))
 
 
-def _join(rows: list[Float[Array, "M G"]]) -> Float[Array, "M L"]:
+def _join(rows: list[Float[Array, "M _"]]) -> Float[Array, "M L"]:
     """The Kronecker product of rows, place by place."""
     together = lambda A, B: (A[:, :, None] * B[:, None, :]).reshape(len(A), -1)
     return functools.reduce(together, rows) if rows else None  # type: ignore[return-value]
@@ -81,7 +81,7 @@ def rows_of(structure: Kronecker, X: Float[Array, "M D"], part: int | None) -> t
     return [covariance(term, X, structure.places[0])], variances(term, X)
 
 
-def every_cell(rows: list[Float[Array, "M G"]]) -> Float[Array, "M N"]:
+def every_cell(rows: list[Float[Array, "M _"]]) -> Float[Array, "M N"]:
     """The covariances of M places with every cell, written out."""
     return _join(rows)
 
@@ -92,9 +92,7 @@ def prior_draws(structure: Kronecker, key: Array, n: int) -> Float[Array, "N n"]
     return structure.from_grid(kron.products(roots, jax.random.normal(key, (n, *structure.sizes))))
 
 
-def joint_draws(
-    here: Kronecker, there: Kronecker, key: Array, n: int
-) -> tuple[Float[Array, " n *sizes"], Float[Array, " n *new"]]:
+def joint_draws(here: Kronecker, there: Kronecker, key: Array, n: int) -> tuple[Float[Array, "_ _"], Float[Array, " n *new"]]:
     """n draws of the process on two grids at once."""
     pairs = zip(here.factors, here.places, there.places, strict=True)
     both = [(k, jnp.concatenate([P, Z])) for k, P, Z in pairs]

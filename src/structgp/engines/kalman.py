@@ -92,7 +92,7 @@ class KalmanConditional(Conditional):
         e = jnp.sqrt(w / (1 + w * self.smoothed.predicted_variance))[:, None] * e
         return jnp.cumsum(e[:, :, None] * e[:, None, :], axis=0)
 
-    def lag_one(self) -> Float[Array, " N-1"]:
+    def lag_one(self) -> Float[Array, " gaps"]:
         """The covariance of the value at each observed place with that at the next."""
         chain = self._chain(self.t[0])
         between = kalman_smooth.lag_one(chain, _gaps(self.t), self.smoothed)[:, 0]

@@ -53,9 +53,9 @@ class Points(Inputs):
 class Times(Inputs):
     """Places on a line: sorted, with the order that leads back, and whether they are evenly spaced."""
 
-    t: Float[Any, " N"]  # ascending
-    order: Int[Any, " N"]  # t = caller's values[order]
-    rank: Int[Any, " N"]  # caller's values = t[rank]
+    t: Float[Any, "*S N"]  # ascending; of many series S at once
+    order: Int[Any, "*S N"]  # t = caller's values[order]
+    rank: Int[Any, "*S N"]  # caller's values = t[rank]
     regular: bool = eqx.field(static=True, default=False)
     in_order: bool = eqx.field(static=True, default=False)  # the caller's rows were sorted already
 
@@ -133,7 +133,7 @@ class Grid(Inputs):
     @property
     def complete(self) -> bool:
         """Whether every cell is present."""
-        return self.cells is None or len(self.cells) == np.prod(self.shape)
+        return self.cells is None or len(self.cells) == int(np.prod(self.shape))
 
     def __len__(self) -> int:
         return int(np.prod(self.shape)) if self.cells is None else len(self.cells)

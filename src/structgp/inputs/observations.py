@@ -18,9 +18,9 @@ from .reading import describe_bad, few, read_numbers
 class Data(eqx.Module):
     """Observations: T targets at N places, the known part of their noise variances, and which of them were seen."""
 
-    y: Float[Any, "N T"]
-    noise: Float[Any, " N"]
-    seen: Bool[Any, " N"]
+    y: Float[Any, "*S N T"]  # of many series S at once
+    noise: Float[Any, "*S R"]  # one for each place, or one for all
+    seen: Bool[Any, "*S R"]
     flat: bool = eqx.field(static=True, default=True)  # y came as a vector, so answers are vectors
     extra: Float[Any, " N"] | None = None  # what the likelihood wants to know besides: exposure, trials, censoring
     weight: Float[Any, " N"] | None = None  # how often each observation counts: its likelihood to this power

@@ -21,7 +21,6 @@ from ..inputs.observations import Data
 from ..linalg.dense.cholesky import lapack_threads
 from ..parameters.supports import Orthonormal, Real
 from ..parameters.tree import Leaf, free_bounds, free_names, free_vector, learned_leaves, with_free
-from ..posterior import Model
 from .evidence import evidence_objective
 from .initialise import candidates
 from .objective import LOWEST, Objective
@@ -251,7 +250,7 @@ def _climb_all(
     return ended
 
 
-def bounds_of(model: Model, starts: list[np.ndarray]) -> np.ndarray:
+def bounds_of(model: Any, starts: list[np.ndarray]) -> np.ndarray:
     """For each entry of θ, how far the search may go: what the user said, else far beyond any of the starts."""
     low, high = np.min(starts, axis=0) - WIDTH, np.max(starts, axis=0) + WIDTH
     at = 0
@@ -268,7 +267,7 @@ def bounds_of(model: Model, starts: list[np.ndarray]) -> np.ndarray:
     return np.stack([low, high], axis=1)
 
 
-def perturbed(model: Model, start: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def perturbed(model: Any, start: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Another start: from the prior of a parameter where it has one, else some way off."""
     parts, at = [], 0
     for leaf in learned_leaves(model):

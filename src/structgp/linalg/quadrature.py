@@ -199,7 +199,7 @@ def _sides(like: Any) -> Any:
 def _first_above(growing: Function, low: Any, high: Any, level: Any) -> Any:
     """Where a growing function of a distance passes a level, or the end if it does not."""
 
-    def halve(_: int, ends: Any) -> Any:
+    def halve(_: Any, ends: Any) -> Any:
         low, high = ends
         middle = jnp.sqrt(low * high)
         above = ~(growing(middle) < level)

@@ -37,7 +37,7 @@ def smoothed(posterior: Posterior) -> Pair:
 
 
 @jax.jit
-def lag_one(posterior: Posterior) -> Float[Array, " N-1"]:
+def lag_one(posterior: Posterior) -> Float[Array, " gaps"]:
     """The covariance of f at each observed place with f at the next, given everything."""
     U = _along_time(posterior)[2]
     return posterior.conditional.lag_one() + jnp.sum(U[:, :-1] * U[:, 1:], axis=0)  # type: ignore[attr-defined]

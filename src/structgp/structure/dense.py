@@ -24,6 +24,7 @@ from ..kernels.views import On, Project
 from .base import Structure
 
 Points = Float[Array, "N D"]
+Others = Float[Array, "M D"]
 Covariance = Float[Array, "N M"]
 
 
@@ -49,13 +50,13 @@ def dense(kernel: Kernel, inputs: Inputs) -> Dense:
 
 
 @singledispatch
-def covariance(kernel: Kernel, X: Points, Z: Points) -> Covariance:
+def covariance(kernel: Kernel, X: Points, Z: Others) -> Covariance:
     """k(x, z) for all rows of X and Z."""
     return jax.vmap(lambda x: jax.vmap(lambda z: kernel.between(x, z))(Z))(X)
 
 
 @covariance.register
-def _(kernel: Radial, X: Points, Z: Points) -> Covariance:
+def _(kernel: Radial, X: Points, Z: Others) -> Covariance:
     # Without the barrier the scaling is fused into the differences and rounded in two ways: a point is then 1e-17 away from
     # itself, where a rough kernel is as steep as 1e17.
     embedded = jax.lax.optimization_barrier((kernel.embed(X), kernel.embed(Z)))
@@ -63,12 +64,12 @@ def _(kernel: Radial, X: Points, Z: Points) -> Covariance:
 
 
 @covariance.register
-def _(kernel: Sum, X: Points, Z: Points) -> Covariance:
+def _(kernel: Sum, X: Points, Z: Others) -> Covariance:
     return functools.reduce(operator.add, (covariance(term, X, Z) for term in kernel.terms))
 
 
 @covariance.register
-def _(kernel: Product, X: Points, Z: Points) -> Covariance:
+def _(kernel: Product, X: Points, Z: Others) -> Covariance:
     K = covariance(kernel.factors[0], X, Z)
     for factor in kernel.factors[1:]:
         K = K * covariance(factor, X, Z)
@@ -76,33 +77,33 @@ def _(kernel: Product, X: Points, Z: Points) -> Covariance:
 
 
 @covariance.register
-def _(kernel: Scaled, X: Points, Z: Points) -> Covariance:
+def _(kernel: Scaled, X: Points, Z: Others) -> Covariance:
     return kernel.scale * covariance(kernel.kernel, X, Z)
 
 
 @covariance.register
-def _(kernel: On, X: Points, Z: Points) -> Covariance:
+def _(kernel: On, X: Points, Z: Others) -> Covariance:
     return covariance(kernel.kernel, kernel.select(X), kernel.select(Z))
 
 
 @covariance.register
-def _(kernel: Project, X: Points, Z: Points) -> Covariance:
+def _(kernel: Project, X: Points, Z: Others) -> Covariance:
     return covariance(kernel.kernel, kernel.project(X), kernel.project(Z))
 
 
 @covariance.register
-def _(kernel: ChangePoint, X: Points, Z: Points) -> Covariance:
+def _(kernel: ChangePoint, X: Points, Z: Others) -> Covariance:
     s, t = kernel.weight_after(X)[:, None], kernel.weight_after(Z)[None, :]
     return (1 - s) * (1 - t) * covariance(kernel.before, X, Z) + s * t * covariance(kernel.after, X, Z)
 
 
 @covariance.register
-def _(kernel: Linear, X: Points, Z: Points) -> Covariance:
+def _(kernel: Linear, X: Points, Z: Others) -> Covariance:
     return (kernel.variance * (X - kernel.center)) @ (Z - kernel.center).T
 
 
 @covariance.register
-def _(kernel: Polynomial, X: Points, Z: Points) -> Covariance:
+def _(kernel: Polynomial, X: Points, Z: Others) -> Covariance:
     return kernel.variance * (X @ Z.T + kernel.offset) ** kernel.degree
 
 
@@ -120,7 +121,7 @@ TYPICAL = 64
 
 
 @jax.custom_vjp
-def squared_distances(X: Points, Z: Points) -> Any:
+def squared_distances(X: Points, Z: Others) -> Any:
     """‖x − z‖² for all rows of X and Z, from the differences themselves: exact for close points."""
     if X.shape[1] <= UNROLLED:
         return sum((X[:, d, None] - Z[None, :, d]) ** 2 for d in range(X.shape[1]))
@@ -130,11 +131,11 @@ def squared_distances(X: Points, Z: Points) -> Any:
 UNROLLED = 16  # columns up to which the sum is written out, which vectorises over pairs
 
 
-def _forward(X: Points, Z: Points) -> tuple[Covariance, tuple[Points, Points]]:
+def _forward(X: Points, Z: Others) -> tuple[Covariance, tuple[Points, Others]]:
     return squared_distances(X, Z), (X, Z)
 
 
-def _backward(saved: tuple[Points, Points], G: Covariance) -> tuple[Points, Points]:
+def _backward(saved: tuple[Points, Others], G: Covariance) -> tuple[Points, Others]:
     X, Z = saved
     to_X = 2 * (jnp.sum(G, axis=1)[:, None] * X - G @ Z)
     to_Z = 2 * (jnp.sum(G, axis=0)[:, None] * Z - G.T @ X)

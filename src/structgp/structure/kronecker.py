@@ -42,7 +42,7 @@ class Kronecker(Structure):
 
     kernel: Kernel
     factors: tuple[Kernel, ...]
-    places: tuple[Float[Array, "G D"], ...]
+    places: tuple[Float[Array, "_ _"], ...]
     cells: Int[Array, " N"] | None  # flat index of each row, None: all cells in order
     groups: tuple[tuple[int, ...], ...] = eqx.field(static=True)  # the columns that each factor sees
     shape: tuple[int, ...] = eqx.field(static=True)  # the caller's axes
@@ -52,7 +52,7 @@ class Kronecker(Structure):
         """How many places each factor has."""
         return tuple(math.prod(self.shape[d] for d in group) for group in self.groups)
 
-    def matrices(self) -> tuple[Float[Array, "G G"], ...]:
+    def matrices(self) -> tuple[Float[Array, "_ _"], ...]:
         """K_d, the covariance of each factor among its places."""
         return tuple(covariance(k, P, P) for k, P in zip(self.factors, self.places, strict=True))
 
@@ -82,12 +82,12 @@ class Kronecker(Structure):
         others = [G for e, G in enumerate(self.sizes) if e != d]
         return jnp.moveaxis(table.reshape(len(table), self.sizes[d], *others), 1, 1 + d)
 
-    def rows(self, X: Float[Array, "M D"]) -> list[Float[Array, "M G"]]:
+    def rows(self, X: Float[Array, "M D"]) -> list[Float[Array, "M _"]]:
         """Covariances of new places with those of each factor; their product over the factors is that with every cell."""
         parts = zip(self.factors, self.groups, self.places, strict=True)
         return [covariance(k, X[:, list(group)], P) for k, group, P in parts]
 
-    def prior_variances(self) -> list[Float[Array, " G"]]:
+    def prior_variances(self) -> list[Float[Array, " _"]]:
         """The variance of each factor at its places."""
         return [variances(k, P) for k, P in zip(self.factors, self.places, strict=True)]
 

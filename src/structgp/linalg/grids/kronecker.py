@@ -23,7 +23,7 @@ LARGE = 256  # rows from which it is worth asking whether a matrix is symmetric 
 MIRRORED = 1e-14  # how far from symmetric it may be, in units of its largest entry: rounding
 SMALL = 64  # columns up to which factors are multiplied out
 
-Matrices = Sequence[Float[Array, "A G"]]
+Matrices = Sequence[Float[Array, "_ _"]]
 
 
 def product(matrices: Matrices, X: Float[Array, "*grid"]) -> Float[Array, "*grid"]:
@@ -38,22 +38,22 @@ def products(matrices: Matrices, X: Float[Array, " C *grid"]) -> Float[Array, " 
     return product(matrices, X[0])[None] if len(X) == 1 else jax.lax.map(functools.partial(product, matrices), X)
 
 
-def transposed(matrices: Matrices) -> list[Float[Array, "G A"]]:
+def transposed(matrices: Matrices) -> list[Float[Array, "_ _"]]:
     """The factors of the transpose."""
     return [A.T for A in matrices]
 
 
-def squared(matrices: Matrices) -> list[Float[Array, "A G"]]:
+def squared(matrices: Matrices) -> list[Float[Array, "_ _"]]:
     """A_d ∘ A_d: with these factors, product(·, f) is the diagonal of (⊗A_d) diag(f) (⊗A_d)ᵀ."""
     return [A * A for A in matrices]
 
 
-def outer(vectors: Sequence[Float[Array, " G"]]) -> Float[Array, "*grid"]:
+def outer(vectors: Sequence[Float[Array, " _"]]) -> Float[Array, "*grid"]:
     """v₁ ⊗ … ⊗ v_D over the grid: the diagonal of a product of diagonal matrices."""
     return functools.reduce(jnp.multiply.outer, vectors)
 
 
-def joined(matrices: Matrices) -> list[Float[Array, "A G"]]:
+def joined(matrices: Matrices) -> list[Float[Array, "_ _"]]:
     """The same product with neighbouring small factors multiplied out: fewer passes over the grid, of a better size."""
     done: list[Array] = []
     for A in matrices:
@@ -80,7 +80,7 @@ def log_det(matrices: Matrices) -> Float[Array, ""]:
     return sum((N / A.shape[0] * jnp.linalg.slogdet(A)[1] for A in matrices), start=jnp.zeros(()))
 
 
-def without_axis(vectors: Sequence[Float[Array, " G"]], d: int) -> Float[Array, "*grid"]:
+def without_axis(vectors: Sequence[Float[Array, " _"]], d: int) -> Float[Array, "*grid"]:
     """The product over the grid of the vectors of all axes but one."""
     return outer([jnp.ones_like(v) if e == d else v for e, v in enumerate(vectors)])
 
@@ -101,14 +101,14 @@ def product_along(X: Float[Array, "*grid"], Z: Float[Array, "*grid"], d: int) ->
 class Spectral(NamedTuple):
     """⊗K_d = (⊗Q_d) diag(⊗λ_d) (⊗Q_d)ᵀ for symmetric K_d without negative eigenvalues, up to rounding."""
 
-    values: tuple[Float[Array, " G"], ...]
-    vectors: tuple[Float[Array, "G G"], ...]
+    values: tuple[Float[Array, " _"], ...]
+    vectors: tuple[Float[Array, "_ _"], ...]
 
     def spectrum(self) -> Float[Array, "*grid"]:
         """The eigenvalues of the product."""
         return outer(self.values)
 
-    def root(self) -> list[Float[Array, "G G"]]:
+    def root(self) -> list[Float[Array, "_ _"]]:
         """Factors F_d with K_d = F_d F_dᵀ."""
         return [Q * jnp.sqrt(v) for v, Q in zip(self.values, self.vectors, strict=True)]
 
@@ -119,7 +119,7 @@ def eigen(matrices: Matrices) -> Spectral:
     return Spectral(tuple(jnp.maximum(values, 0.0) for values, _ in pairs), tuple(vectors for _, vectors in pairs))
 
 
-def _eigh(K: Float[Array, "G G"]) -> tuple[Float[Array, " G"], Float[Array, "G G"]]:
+def _eigh(K: Float[Array, "G G"]) -> tuple[Float[Array, " _"], Float[Array, "G G"]]:
     """Eigenvalues, in any order, and eigenvectors. A large matrix that is the same seen from its end is halved."""
     if len(K) < LARGE:
         return tuple(jnp.linalg.eigh(K))
@@ -127,7 +127,7 @@ def _eigh(K: Float[Array, "G G"]) -> tuple[Float[Array, " G"], Float[Array, "G G
     return jax.lax.cond(mirrored, _halved_eigh, lambda K: tuple(jnp.linalg.eigh(K)), K)
 
 
-def _halved_eigh(K: Float[Array, "G G"]) -> tuple[Float[Array, " G"], Float[Array, "G G"]]:
+def _halved_eigh(K: Float[Array, "G G"]) -> tuple[Float[Array, " _"], Float[Array, "G G"]]:
     """For K = JKJ, as on a regular axis: even vectors (u, Ju) and odd ones (v, −Jv), each from a matrix of half the size."""
     m, odd_size = len(K) // 2, len(K) % 2
     A, C = K[:m, :m], K[:m, m + odd_size :][:, ::-1]
@@ -144,7 +144,7 @@ def _halved_eigh(K: Float[Array, "G G"]) -> tuple[Float[Array, " G"], Float[Arra
 
 @jax.custom_vjp
 def log_det_and_gram(
-    matrices: tuple[Float[Array, "G G"], ...], noise: Float[Array, ""], T: Float[Array, " C *grid"]
+    matrices: tuple[Float[Array, "_ _"], ...], noise: Float[Array, ""], T: Float[Array, " C *grid"]
 ) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
     """log|C| and TᵀC⁻¹T for C = ⊗K_d + noise·I, differentiable in the factors K_d, the noise and T.
 

@@ -44,8 +44,8 @@ class System(NamedTuple):
     """H in white coordinates over a grid, and what stands for it."""
 
     parts: kron.Spectral
-    factors: tuple[Float[Array, "G G"], ...]  # F_d
-    turns: tuple[Float[Array, "G G"], ...]  # V_d
+    factors: tuple[Float[Array, "_ _"], ...]  # F_d
+    turns: tuple[Float[Array, "_ _"], ...]  # V_d
     w: Float[Array, "*sizes"]
     chosen: Chosen
     levels: TwoLevels
@@ -62,7 +62,7 @@ class System(NamedTuple):
         """H z."""
         return z + kron.product(kron.transposed(self.factors), self.w * kron.product(self.factors, z))
 
-    def inverse_factors(self) -> list[Float[Array, "G G"]]:
+    def inverse_factors(self) -> list[Float[Array, "_ _"]]:
         """F_d⁻¹, with zeros for what is too small to be told from nothing."""
         largest = [jnp.max(values) for values in self.parts.values]
         heaviest = jnp.maximum(jnp.max(self.w), jnp.finfo(self.w.dtype).tiny)
@@ -74,7 +74,7 @@ class System(NamedTuple):
         return inverses
 
 
-def build(matrices: Sequence[Float[Array, "G G"]], w: Float[Array, "*sizes"], effort: Effort) -> System:
+def build(matrices: Sequence[Float[Array, "_ _"]], w: Float[Array, "*sizes"], effort: Effort) -> System:
     """White coordinates for ⊗K_d and the preconditioner."""
     parts = kron.eigen(matrices)
     turned = [_turned(parts, w, d) for d in range(w.ndim)]
@@ -86,7 +86,7 @@ def build(matrices: Sequence[Float[Array, "G G"]], w: Float[Array, "*sizes"], ef
     return System(parts, factors, turns, w, chosen, TwoLevels.of(chosen.modes, H, diagonal))
 
 
-def _turned(parts: kron.Spectral, w: Float[Array, "*sizes"], d: int) -> tuple[Float[Array, " G"], Float[Array, "G G"]]:
+def _turned(parts: kron.Spectral, w: Float[Array, "*sizes"], d: int) -> tuple[Float[Array, " _"], Float[Array, "G G"]]:
     """How much each white coordinate of an axis is seen, the most first, and the rotation to these coordinates."""
     weight = jnp.mean(w, axis=tuple(e for e in range(w.ndim) if e != d))
     total = jnp.mean(weight)
@@ -96,7 +96,7 @@ def _turned(parts: kron.Spectral, w: Float[Array, "*sizes"], d: int) -> tuple[Fl
     return jnp.maximum(values[::-1], 0.0), V[:, ::-1]
 
 
-def _choose(strengths: Sequence[Float[Array, " G"]], effort: Effort) -> Chosen:
+def _choose(strengths: Sequence[Float[Array, " _"]], effort: Effort) -> Chosen:
     """The strongest modes among the products of the strongest columns of each part."""
     sizes = [len(strength) for strength in strengths]
     joined = _parts(sizes)
@@ -141,7 +141,7 @@ def _caps(sizes: Sequence[int], effort: Effort) -> list[int]:
     return caps
 
 
-def _block(factors: Sequence[Float[Array, "A G"]], chosen: Chosen, w: Float[Array, "*sizes"]) -> Float[Array, "r r"]:
+def _block(factors: Sequence[Float[Array, "_ _"]], chosen: Chosen, w: Float[Array, "*sizes"]) -> Float[Array, "r r"]:
     """FᵀWF for the chosen modes: w against the products of pairs of columns, part by part, then the pairs that are wanted."""
     X = jnp.ravel(w)
     index = jnp.zeros((len(chosen.modes),) * 2, int)
@@ -158,7 +158,7 @@ def _block(factors: Sequence[Float[Array, "A G"]], chosen: Chosen, w: Float[Arra
     return jnp.ravel(X)[index]
 
 
-def variances(system: System, rows: Sequence[Float[Array, "A G"]], probed: Probed) -> Float[Array, "*cells"]:
+def variances(system: System, rows: Sequence[Float[Array, "_ _"]], probed: Probed) -> Float[Array, "*cells"]:
     """diag(V H⁻¹Vᵀ) for V = ⊗rows, the variance left at the cells of a grid: that of P, and what the probes add to it."""
     levels = system.levels
     rest = kron.product(kron.squared(rows), (1 - levels.inside) / levels.diagonal)
@@ -173,7 +173,7 @@ def variances(system: System, rows: Sequence[Float[Array, "A G"]], probed: Probe
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def log_det_and_gram(
-    matrices: tuple[Float[Array, "G G"], ...], w: Float[Array, "*sizes"], h: Float[Array, " C *sizes"], effort: Effort
+    matrices: tuple[Float[Array, "_ _"], ...], w: Float[Array, "*sizes"], h: Float[Array, " C *sizes"], effort: Effort
 ) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
     """log|I + KW| and hᵀ(K⁻¹ + W)⁻¹h, differentiable in the K_d, in w and in h."""
     return _forward(matrices, w, h, effort)[0]

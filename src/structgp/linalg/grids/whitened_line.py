@@ -46,11 +46,11 @@ class LineSystem(NamedTuple):
     w: Float[Array, " M"]
     levels: TwoLevels
 
-    def spread(self, z: Float[Array, "C M"]) -> Float[Array, "C M"]:
+    def spread(self, z: Float[Array, "*C M"]) -> Float[Array, "*C M"]:
         """F z for several z."""
         return waves(jnp.sqrt(self.values) * z)
 
-    def gather(self, x: Float[Array, "C M"]) -> Float[Array, "C M"]:
+    def gather(self, x: Float[Array, "*C M"]) -> Float[Array, "*C M"]:
         """Fᵀx for several x."""
         return jnp.sqrt(self.values) * waves(x)
 

@@ -9,20 +9,23 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Shaped
 
 from ..._types import Numbers, as_callable
 from ...parameters.supports import real, unit_interval
 from ...parameters.tree import Annotated, Parametrised, parameter
+
+RunLengths = Shaped[Any, " ..."] | int
 
 
 class Hazard(Parametrised):
     """h(r): the probability that a segment ends with its next point, when it has r points already."""
 
     @abc.abstractmethod
-    def probability(self, run: Numbers) -> Numbers:
+    def probability(self, run: RunLengths) -> Numbers:
         """h at these run lengths."""
 
-    def logs(self, run: Numbers) -> tuple[Numbers, Numbers]:
+    def logs(self, run: RunLengths) -> tuple[Numbers, Numbers]:
         """log h and log (1 − h); −∞ where the one or the other is impossible."""
         h = jnp.broadcast_to(self.probability(run), jnp.shape(run))
         positive = lambda p: jnp.where(p > 0, p, 1.0)  # keeps the gradient finite where a log is not
@@ -34,7 +37,7 @@ class ConstantHazard(Hazard):
 
     rate: Numbers = parameter(0.01, unit_interval)
 
-    def probability(self, run: Numbers) -> Numbers:
+    def probability(self, run: RunLengths) -> Numbers:
         return jnp.asarray(self.rate)
 
 
@@ -45,7 +48,7 @@ class LogisticHazard(Hazard):
     slope: Numbers = parameter(0.1, real)
     offset: Numbers = parameter(0.0, real)
 
-    def probability(self, run: Numbers) -> Numbers:
+    def probability(self, run: RunLengths) -> Numbers:
         return self.rate * jax.nn.sigmoid(self.slope * run + self.offset)
 
 
@@ -54,7 +57,7 @@ class TabulatedHazard(Hazard):
 
     values: Numbers = parameter((0.01,), unit_interval)
 
-    def probability(self, run: Numbers) -> Numbers:
+    def probability(self, run: RunLengths) -> Numbers:
         values = jnp.asarray(self.values)
         return values[jnp.clip(run, 0, len(values) - 1)]
 
@@ -67,7 +70,7 @@ class FunctionHazard(Hazard):
 
     function: Any = eqx.field(converter=as_callable)
 
-    def probability(self, run: Numbers) -> Numbers:
+    def probability(self, run: RunLengths) -> Numbers:
         return self.function(run)
 
 
