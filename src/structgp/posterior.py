@@ -17,6 +17,16 @@ from .likelihoods.base import Likelihood
 from .means import Mean
 
 
+class Result:
+    """What data led to: it can be kept in a file."""
+
+    def save(self, path: Any) -> None:
+        """Write all of it to one file that `structgp.load` reads; nothing in the file can be executed."""
+        from .files import save
+
+        save(self, path)
+
+
 @runtime_checkable
 class Model(Protocol):
     """A prior and a likelihood."""

@@ -6,13 +6,16 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import save_file
 
 import structgp as sg
-import structgp.files as io
 import zoo
+from structgp.files import save, values
+from structgp.files.container import checksum
+from structgp.files.rules import OLDER, complete
 from structgp.parameters.tree import leaves
-from structgp.posterior import Moments
+from structgp.posterior import Moments, Result
 
 RNG = np.random.default_rng(5)
 NOT_SAVED = ("Coregion", "HypothesisClass", "Warp", "Warp-learned")  # they hold functions or classes of the caller
@@ -55,9 +58,9 @@ def saved(fitted, tmp_path):
 
 
 def through_a_description(value):
-    writer = io._Writer()
+    writer = values.Writer()
     text = json.dumps(writer.encode(value, "value"), allow_nan=False)
-    return io._Reader(writer.tensors).decode(json.loads(text))
+    return values.Reader(writer.arrays).decode(json.loads(text))
 
 
 @pytest.mark.parametrize("name", [name for name in zoo.KERNELS if name not in NOT_SAVED])
@@ -169,9 +172,25 @@ def test_generic_values_come_back():
 
 
 def test_every_class_with_derived_fields_has_a_rule_that_computes_them():
-    derived = [cls for cls in io.registry().values() if any(map(io._derived, io._fields(cls).values()))]
+    derived = [cls for cls in values.registry().values() if any(map(values.is_derived, values.fields_of(cls).values()))]
     assert derived
-    assert [cls for cls in derived if cls not in io._complete.registry] == []
+    assert [cls for cls in derived if cls not in complete.registry] == []
+
+
+def test_values_are_found_in_all_rooms_and_told_apart():
+    names = {cls: name for rooms in (values.ROOMS, values.ESTIMATORS) for name, cls in values.registry(rooms).items()}
+    assert {name: values.name_of(cls) for cls, name in names.items()} == {name: name for name in names.values()}
+    assert values.registry()["Matern"] is sg.Matern
+    assert values.registry()["linalg.markov.chains:Matern"] is not sg.Matern
+    assert not OLDER.keys() & values.registry().keys()
+
+
+def test_every_result_can_be_saved():
+    """Whatever has `predict`, `prediction` or draws and is found in the rooms of results is one that `save` takes."""
+    rooms = ("inference", "process", "models")
+    results = [cls for cls in values.registry(rooms).values() if hasattr(cls, "predict") or cls.__name__.startswith("Fitted")]
+    assert len(results) > 10
+    assert [cls.__name__ for cls in results if not issubclass(cls, Result)] == []
 
 
 # what cannot be saved
@@ -213,17 +232,18 @@ def test_a_class_of_the_same_name_is_not_ours(tmp_path):
     ("thing", "message"),
     [
         (sg.GP(sg.Matern32()), "save needs a fitted model, got GP: fit or condition a GP first"),
-        (sg.GPRegressor(learn=False).fit([[0.0], [1.0]], [0.0, 1.0]), "got GPRegressor: its fitted_ attribute is one"),
+        (sg.GPRegressor(), "this GPRegressor has learned nothing yet: call fit before save"),
+        (None, "save needs a fitted model, got NoneType"),
     ],
 )
 def test_only_fitted_models_are_saved(thing, message, tmp_path):
-    with pytest.raises(TypeError, match=message):
-        io.save(thing, tmp_path / "model.structgp")
+    with pytest.raises((TypeError, ValueError), match=message):
+        save(thing, tmp_path / "model.structgp")
 
 
 def test_arrays_of_other_things_cannot_be_saved():
     with pytest.raises(TypeError, match=r"here\[0\] is an array of complex128, which cannot be saved"):
-        io._Writer().encode((np.zeros(2, complex),), "here")
+        values.Writer().encode((np.zeros(2, complex),), "here")
 
 
 def test_a_place_that_cannot_be_written(fitted, tmp_path):
@@ -276,13 +296,13 @@ def shapes(path):
 
 
 def rewrite(path, change):
-    """Change the description of a saved model, or its table of tensors, in place."""
-    head, data = header(path)
-    description = json.loads(head["__metadata__"]["description"])
+    """Change the description of a saved model in place, by someone who knows how to make the checksum right again."""
+    with safe_open(path, framework="np") as container:
+        texts, arrays = container.metadata(), {name: container.get_tensor(name) for name in container.keys()}  # noqa: SIM118
+    description = json.loads(texts["description"])
     change(description)
-    head["__metadata__"]["description"] = json.dumps(description)
-    text = json.dumps(head).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    texts["description"] = json.dumps(description)
+    save_file(arrays, path, {**texts, "checksum": checksum(texts, arrays)})
 
 
 @pytest.mark.parametrize(
@@ -312,6 +332,20 @@ def test_safetensors_of_others(tmp_path):
             sg.load(tmp_path / name)
 
 
+@pytest.mark.parametrize("name", [None, 3, ["model.structgp"]])
+def test_what_is_not_the_name_of_a_file(name, fitted):
+    with pytest.raises(TypeError, match=r"load needs the name of a file, such as 'model\.structgp', got"):
+        sg.load(name)
+    with pytest.raises(TypeError, match="save needs the name of a file"):
+        fitted.save(name)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="pipe is a pipe, a socket or a device: copy its content to a file, and load that"):
+        sg.load(tmp_path / "pipe")
+
+
 def test_a_missing_file_and_a_folder(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no file .*none\.structgp: check the name"):
         sg.load(tmp_path / "none.structgp")
@@ -328,8 +362,8 @@ def test_a_truncated_file_at_any_length(saved):
 
 
 def test_a_newer_format(saved):
-    rewrite(saved, lambda d: d.update(version=2, structgp="9.1.0"))
-    with pytest.raises(ValueError, match=r"is in format 2, written by structgp 9\.1\.0; .* reads formats up to 1: upgrade"):
+    rewrite(saved, lambda d: d.update(version=3, structgp="9.1.0"))
+    with pytest.raises(ValueError, match=r"is in format 3, written by structgp 9\.1\.0; .* reads formats up to 2: upgrade"):
         sg.load(saved)
 
 
@@ -384,7 +418,7 @@ def test_changed_files(name, saved):
 def test_a_description_that_is_not_json(saved):
     head, data = header(saved)
     for text in ("{", "[" * 100_000, "[]"):
-        head["__metadata__"]["description"] = text
+        head["__metadata__"] = {"format": "structgp", "description": text}
         raw = json.dumps(head).encode()
         saved.write_bytes(struct.pack("<Q", len(raw)) + raw + data)
         with pytest.raises(ValueError, match="its description is not JSON"):

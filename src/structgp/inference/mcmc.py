@@ -26,7 +26,7 @@ from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
 from ..kernels.independent import kernels_of
 from ..linalg.dense.factors import root
-from ..posterior import Model
+from ..posterior import Model, Result
 from ..structure.dense import covariance
 from .base import Observed
 from .several import offsets
@@ -36,7 +36,7 @@ MOST_TRIES = 200  # after which a bracket has shrunk to nothing
 
 
 @dataclasses.dataclass(frozen=True)
-class LatentDraws:
+class LatentDraws(Result):
     """Draws (n, N) of f at the observed places, or (n, N, C) of several latents, one after the other from one chain.
 
     `acceptance` is the part of the proposals that were accepted; `effective_sample_size` (N,) says how many independent draws

@@ -32,7 +32,7 @@ from ..likelihoods.labels import Bernoulli
 from ..linalg.dense.cholesky import lapack_threads
 from ..linalg.features import sines, splines
 from ..parameters.tree import Parametrised, as_numpy, fixed, free_vector, with_free
-from ..posterior import Prediction
+from ..posterior import Prediction, Result
 from ..structure.additive import lines_of
 from ..structure.base import No
 from .feature_laplace import Mode, Problem, laplace
@@ -201,7 +201,7 @@ class NormalScores:
 
 
 @dataclasses.dataclass(frozen=True)
-class FittedLabels:
+class FittedLabels(Result):
     """A latent model given labels or counts."""
 
     model: Any

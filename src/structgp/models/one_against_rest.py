@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..posterior import Result
+
 
 @dataclasses.dataclass(frozen=True)
 class ClassProbabilities:
@@ -16,7 +18,7 @@ class ClassProbabilities:
 
 
 @dataclasses.dataclass(frozen=True)
-class OneAgainstRest:
+class OneAgainstRest(Result):
     """A fitted model of two labels for each class, "this one" and "another"."""
 
     parts: tuple[Any, ...]

@@ -24,7 +24,7 @@ from ..inputs.rows import in_few_sizes
 from ..learn.maximise import Learning
 from ..linalg.dense.cholesky import lapack_threads
 from ..parameters.tree import as_numpy
-from ..posterior import Conditional, Model, Moments, Prediction
+from ..posterior import Conditional, Model, Moments, Prediction, Result
 from ..structure.base import No
 from ..structure.derivatives import smoothness
 from . import moments
@@ -51,7 +51,7 @@ class BasisWeights(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Fitted:
+class Fitted(Result):
     """A GP conditioned on data, with learned parameters when it comes from `fit` (then `learning` says how)."""
 
     gp: Any  # a GP
@@ -247,12 +247,6 @@ class Fitted:
         """A model that goes on in time from here and keeps no data: constant work and memory for each new observation."""
         self._needs_gaussian("a stream")
         return from_fitted(self.gp, self.conditional, self.data, self.plan)
-
-    def save(self, path: Any) -> None:
-        """Write the model to one file that `structgp.load` reads; nothing in it can be executed."""
-        from ..files import save
-
-        save(self, path)
 
     def plot(self, X: Any = None, *, level: float = 0.95, target: int = 0, ax: Any = None) -> Any:
         """Draw a process of one input: data, mean and bands. Needs Matplotlib; returns the axes."""

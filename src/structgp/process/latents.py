@@ -23,7 +23,7 @@ from ..learn.maximise import Learning
 from ..likelihoods.base import Likelihood
 from ..linalg.dense.cholesky import lapack_threads
 from ..parameters.tree import as_numpy
-from ..posterior import Moments
+from ..posterior import Moments, Result
 from .summary import parameter_table
 
 CHUNK_BYTES = 64e6  # size of the cross-covariance that prediction holds at a time
@@ -87,7 +87,7 @@ class LatentPrediction:
 
 
 @dataclasses.dataclass(frozen=True)
-class FittedLatents:
+class FittedLatents(Result):
     """A GP of several latents conditioned on data, with learned parameters when it comes from `fit`."""
 
     gp: Any
@@ -150,12 +150,6 @@ class FittedLatents:
 
         data = read_observations(self.likelihood, y, None, missing, new, None, weights)
         return self.of(self.gp, *with_more(self, new, data), learning=self.learning)
-
-    def save(self, path: Any) -> None:
-        """Write the model to one file that `structgp.load` reads; nothing in it can be executed."""
-        from ..files import save
-
-        save(self, path)
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle: arrays on the host, because JAX restores its own in the precision of the caller's setting."""

@@ -20,7 +20,7 @@ from ..inputs.reading import read_numbers
 from ..learn.many import Batch, batches_of, engine_for, maximise_apart, maximise_shared, over_series, summed
 from ..learn.maximise import Learning
 from ..parameters.tree import as_numpy
-from ..posterior import Model, Prediction
+from ..posterior import Model, Prediction, Result
 from ..structure.base import No
 from ..structure.state_space import harmonics_of
 from .conditioning import Conditioned, Posterior, check_inputs, posterior_of
@@ -36,7 +36,7 @@ class _Known:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class FittedSeries(Sequence[Fitted]):
+class FittedSeries(Result, Sequence[Fitted]):
     """A GP given many series: a sequence with one `Fitted` for each.
 
     `learning` says how the parameters were found: one account, or one for each series when they have parameters of their own.

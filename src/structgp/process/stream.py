@@ -19,7 +19,7 @@ from ..inputs.observations import Data, read_observations
 from ..linalg.filters import kalman_stream
 from ..linalg.filters.kalman_stream import Filtered
 from ..parameters.tree import as_numpy
-from ..posterior import Conditional, Model, Prediction
+from ..posterior import Conditional, Model, Prediction, Result
 from ..structure.approximate import NAMES, approximated
 from ..structure.base import No
 from ..structure.dense import variances
@@ -28,7 +28,7 @@ from .conditioning import check_inputs, combined
 
 
 @dataclasses.dataclass(frozen=True)
-class Stream:
+class Stream(Result):
     """A GP and the state of its filter at the last time that was seen, `time`; None before the first.
 
     An immutable value: `update` returns the stream with more observations. The parameters stay as they are.
@@ -92,12 +92,6 @@ class Stream:
         """log p(y) of everything that was seen."""
         self._weights()
         return float(_integrate(self.gp, *self._sums(), float(self.count), self.targets)[0])
-
-    def save(self, path: Any) -> None:
-        """Write the stream to one file; `structgp.load` reads it and goes on from there."""
-        from ..files import save
-
-        save(self, path)
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle: arrays on the host."""

@@ -16,9 +16,10 @@ from ..likelihoods.labels import Bernoulli
 from ..models.additive.model import AdditiveGP
 from ..models.labels import AdditiveLabels, ProjectionPursuitLabels
 from ..models.pursuit.model import ProjectionPursuitGP
+from ..posterior import Result
 
 
-class _Rows(BaseEstimator):
+class _Rows(Result, BaseEstimator):
     """What the estimators share: reading rows."""
 
     def _known_rows(self, X: Any) -> np.ndarray:

@@ -20,9 +20,10 @@ from ..models.changepoints.segments import SegmentModel, SideBySide
 from ..models.changepoints.stream import ChangePointStream
 from ..parameters.priors import Beta, LogNormal
 from ..parameters.tree import fixed, learned
+from ..posterior import Result
 
 
-class ChangePointDetector(BaseEstimator):
+class ChangePointDetector(Result, BaseEstimator):
     """Bayesian change points of a series, in hindsight (`fit`) and as it comes (`update`), as a scikit-learn estimator.
 
     Parameters

@@ -28,6 +28,7 @@ from ..models.many_rows import DENSE_ROWS, LABEL_ROWS, STRUCTURES, labels, regre
 from ..models.one_against_rest import OneAgainstRest
 from ..parameters.priors import Alike
 from ..parameters.tree import Annotated, fixed, learned
+from ..posterior import Result
 from ..process.gp import GP
 
 MEANS = {"zero": ZeroMean, "constant": ConstantMean, "linear": LinearMean}
@@ -35,7 +36,7 @@ NOISES = {"student-t": StudentT, "laplace": LaplaceNoise, "mixture": MixtureNois
 FAMILIES = {"poisson": Poisson, "negative-binomial": NegativeBinomial}
 
 
-class _GPEstimator(BaseEstimator):
+class _GPEstimator(Result, BaseEstimator):
     """What the estimators share: reading rows, and learning or not."""
 
     def _rows(self, X: Any, reset: bool) -> np.ndarray:

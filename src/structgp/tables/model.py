@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 import secrets
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -85,17 +84,7 @@ class TableModel:
 
     def save(self, path: Any) -> None:
         """Write the model to one file that `load_table_model` and `structgp.load` read."""
-        from safetensors import safe_open
-        from safetensors.numpy import save
-
-        with tempfile.TemporaryDirectory() as folder:
-            plain = Path(folder) / "model"
-            files.save(self.fitted, plain)
-            with safe_open(plain, framework="np") as container:
-                metadata = {**container.metadata(), KEY: json.dumps(self._described())}
-                tensors = {name: container.get_tensor(name) for name in container.keys()}  # noqa: SIM118 (not a dict)
-        with replacing(path) as temporary:
-            temporary.write_bytes(save(tensors, metadata))
+        files.save(self.fitted, path, **{KEY: json.dumps(self._described())})
 
     def _described(self) -> dict[str, Any]:
         plain = ("task", "target", "rows", "shape", "classes", "notes")

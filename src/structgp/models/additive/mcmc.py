@@ -25,7 +25,7 @@ from ...inputs.layouts import as_inputs
 from ...likelihoods.gaussian import Gaussian
 from ...linalg.filters import kalman, kalman_smooth
 from ...linalg.markov import chains
-from ...posterior import Prediction
+from ...posterior import Prediction, Result
 
 
 class Beliefs(NamedTuple):
@@ -58,7 +58,7 @@ class Lined(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class SampledAdditive:
+class SampledAdditive(Result):
     """Draws of f at new places, (n, M), of the terms there, (n, L, M), and of the parameters."""
 
     mean: np.ndarray

@@ -21,7 +21,7 @@ from ...inputs.layouts import as_inputs
 from ...kernels.stationary import HalfIntegerMatern, Matern72
 from ...likelihoods.gaussian import Gaussian
 from ...parameters.tree import fixed
-from ...posterior import Prediction
+from ...posterior import Prediction, Result
 from ...process.fitted import Fitted
 from ...process.gp import GP
 
@@ -29,7 +29,7 @@ EVALUATIONS = 6  # of the evidence of one term in one step
 
 
 @dataclasses.dataclass(frozen=True)
-class FittedAdditiveVB:
+class FittedAdditiveVB(Result):
     """The terms given data, each as a process of its own column, and the bound after every sweep."""
 
     terms: tuple[Fitted, ...]

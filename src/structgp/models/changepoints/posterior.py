@@ -12,6 +12,7 @@ from ..._types import Seed, double_precision, generator
 from ...learn.maximise import Learning
 from ...linalg.filters import segmentations
 from ...linalg.filters.segmentations import Trail
+from ...posterior import Result
 from .filter import Belief, Step, Trace
 from .stream import ChangePointStream
 
@@ -29,7 +30,7 @@ class Alert:
 
 
 @dataclasses.dataclass(frozen=True)
-class ChangePointPosterior:
+class ChangePointPosterior(Result):
     """A series given a `ChangePoints` model: what was predicted online, and what all the data say about the changes.
 
     Points are numbered from 0; a change at n means that a segment begins with point n.

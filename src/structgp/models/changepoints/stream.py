@@ -11,6 +11,7 @@ import numpy as np
 
 from ..._types import double_precision
 from ...parameters.tree import as_numpy
+from ...posterior import Result
 from .filter import Belief, first_belief, follow, gap_to
 from .hazards import Hazard
 from .predictive import Forecast, Mixed
@@ -24,7 +25,7 @@ BLOCK = 4096  # points that one program takes at most
 
 
 @dataclasses.dataclass(frozen=True)
-class ChangePointStream:
+class ChangePointStream(Result):
     """What is believed about the present segment after the points so far, and about the next point.
 
     An immutable value: `update` returns the stream with more points. The parameters stay as they are.
@@ -126,12 +127,6 @@ class ChangePointStream:
         """A belief of the same size that knows nothing."""
         assert self.model.hypotheses is not None
         return first_belief(self.model.segments, self.model.hypotheses, self.length)
-
-    def save(self, path: Any) -> None:
-        """Write the stream to one file; `structgp.load` reads it and goes on from there."""
-        from ...files import save
-
-        save(self, path)
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle: arrays on the host."""

@@ -28,7 +28,7 @@ from ...linalg.filters import kalman
 from ...linalg.markov import chains
 from ...parameters.supports import positive, real
 from ...parameters.tree import Parametrised, free_vector, parameter, with_free
-from ...posterior import Prediction
+from ...posterior import Prediction, Result
 from ...process.fitted import Fitted
 from ...process.gp import GP
 from ..additive.mcmc import AdditiveMCMC, SampledAdditive
@@ -69,7 +69,7 @@ def _value_and_gradient(theta: Any, stage: Stage, X: Any, y: Any, states: int) -
 
 
 @dataclasses.dataclass(frozen=True)
-class FittedGreedy:
+class FittedGreedy(Result):
     """The stages, each a direction and a process along it, and the error of the held-out rows after each."""
 
     units: Units

@@ -28,7 +28,7 @@ from ...linalg.dense.cholesky import lapack_threads
 from ...linalg.features import sines
 from ...means import Basis, Powers
 from ...parameters.tree import as_numpy
-from ...posterior import Prediction
+from ...posterior import Prediction, Result
 from ...process.gp import GP
 from ..additive.model import FittedAdditive, conditioned
 from .search import Family, Rung, Search, schwarz
@@ -73,7 +73,7 @@ class Spread(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class FittedProjectionPursuit:
+class FittedProjectionPursuit(Result):
     """A projection pursuit model given data."""
 
     model: SineModel

@@ -1,0 +1,164 @@
+"""What the values of a file must satisfy, what is computed again, and what older files called by other names.
+
+A class that was renamed, moved into another or given other fields gets one line in `OLDER`, and its old files stay readable.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..engines.basis import Weights
+from ..engines.cholesky import CholeskyConditional, RootConditional
+from ..engines.kalman import Kalman
+from ..engines.plan import Plan
+from ..inference.base import Inferred
+from ..inputs.layouts import Inputs
+from ..inputs.observations import Data
+from ..kernels.algebra import Kernel
+from ..learn.maximise import Learning
+from ..linalg.dense import factors
+from ..linalg.dense.cholesky import factorise, lapack_threads
+from ..linalg.filters.kalman_stream import Filtered
+from ..models import feature_laplace
+from ..models.changepoints.filter import Belief
+from ..models.changepoints.model import ChangePoints
+from ..models.changepoints.stream import ChangePointStream
+from ..models.labels import FittedLabels, SineLatent, SplineLatent
+from ..parameters.priors import Prior
+from ..parameters.tree import Parametrised
+from ..posterior import Conditional
+from ..process.conditioning import check_inputs
+from ..process.fitted import Fitted
+from ..process.gp import GP
+from ..process.latents import FittedLatents, conditional_of
+from ..process.stream import Stream
+from ..structure.dense import covariance
+
+# A name in older files: how its fields become a value of today.
+OLDER: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "Mode": lambda fields: feature_laplace.Mode(**fields),  # a name that two classes have by now
+}
+
+
+class Damage(Exception):
+    """What is wrong with a file that is one of ours."""
+
+
+@functools.singledispatch
+def check(value: Any) -> None:
+    """Raise `Damage` if the parts of a value do not fit together; run for every value of a file, from the inside out."""
+
+
+@check.register(Parametrised)
+@check.register(Prior)
+def _(value: Any) -> None:
+    value.__post_init__()
+
+
+@check.register
+def _(fitted: Fitted) -> None:
+    _check_data(fitted)
+    _check_kinds(fitted, conditional=Conditional, weights=Weights, inference=(Inferred, type(None)))
+
+
+@check.register
+def _(fitted: FittedLatents) -> None:
+    _check_data(fitted)
+
+
+def _check_data(fitted: Fitted | FittedLatents) -> None:
+    _check_kinds(fitted, gp=GP, inputs=Inputs, data=Data, plan=Plan, log_evidence=float, learning=(Learning, type(None)))
+    rows = {len(fitted.inputs), *(len(part) for part in (fitted.data.y, fitted.data.noise, fitted.data.seen))}
+    if len(rows) > 1:
+        raise Damage(f"its inputs and data have different numbers of rows, {sorted(rows)}")
+    check_inputs(fitted.gp, fitted.inputs)
+
+
+@check.register
+def _(fitted: FittedLabels) -> None:
+    _check_kinds(fitted, mode=feature_laplace.Mode, model=(SplineLatent, SineLatent))
+    if np.shape(fitted.mode.factor) != (len(fitted.mode.weights),) * 2:
+        raise Damage("its weights have another size than their precision")
+
+
+@check.register
+def _(stream: Stream) -> None:
+    number = (float, int, type(None))
+    _check_kinds(stream, gp=GP, engine=Kalman, first=number, time=number, state=(Filtered, type(None)), count=int)
+    if stream.state is not None and _shapes(stream.state) != _shapes(stream.empty_state()):
+        raise Damage("the state of its filter has another size than its model")
+
+
+@check.register
+def _(stream: ChangePointStream) -> None:
+    _check_kinds(stream, model=ChangePoints, belief=Belief, timed=bool)
+    if _shapes(stream.belief) != _shapes(jax.eval_shape(lambda: stream.empty_belief())):
+        raise Damage("its belief has another size than its model")
+
+
+def _check_kinds(value: Any, **kinds: Any) -> None:
+    for name, kind in kinds.items():
+        if not isinstance(getattr(value, name), kind):
+            raise Damage(f"its {name} is a {type(getattr(value, name)).__name__}")
+
+
+def _shapes(tree: Any) -> list[tuple[int, ...]]:
+    return [np.shape(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+@functools.singledispatch
+def complete(value: Any) -> Any:
+    """A value with its derived fields: one rule for each class that has any."""
+    return value
+
+
+@complete.register
+def _(conditional: CholeskyConditional) -> CholeskyConditional:
+    parts = (conditional.kernel, conditional.X, conditional.sites.precision)
+    with lapack_threads(len(conditional.X)):
+        L, jitter = _factor(*parts)
+        if not np.isclose(jitter, conditional.jitter, rtol=1e-9, atol=0.0):  # an updated model keeps what it began with
+            L, more = _factor(*parts, conditional.jitter)
+            jitter = conditional.jitter + more
+    if not np.isfinite(L[-1, -1]):
+        raise Damage("its covariance cannot be factorised")
+    object.__setattr__(conditional, "L", L)
+    object.__setattr__(conditional, "jitter", jitter)
+    return conditional
+
+
+@complete.register
+def _(fitted: FittedLatents) -> FittedLatents:
+    engine = fitted.plan.engine.specialised(fitted.gp, fitted.inputs, fitted.data)
+    with lapack_threads(engine.matrix_rows(fitted.inputs)):
+        object.__setattr__(fitted, "conditional", conditional_of(fitted.gp, fitted.inputs, fitted.inference, engine))
+    return fitted
+
+
+@complete.register
+def _(conditional: RootConditional) -> RootConditional:
+    with lapack_threads(len(conditional.X)):
+        root, R = _roots(conditional.kernel, conditional.X, conditional.sites.precision)
+    if not np.isfinite(R[-1, -1]):
+        raise Damage("its sites leave no density")
+    object.__setattr__(conditional, "root", root)
+    object.__setattr__(conditional, "R", R)
+    return conditional
+
+
+@jax.jit
+def _roots(kernel: Kernel, X: Any, w: Any) -> Any:
+    root = factors.root(covariance(kernel, X, X))
+    return root, factors.signed_factor(root, w)
+
+
+@jax.jit
+def _factor(kernel: Kernel, X: Any, w: Any, jitter: Any = None) -> Any:
+    K = covariance(kernel, X, X)
+    return factorise(K if jitter is None else K + jitter * jnp.eye(len(w)), w)
