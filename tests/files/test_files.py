@@ -390,6 +390,10 @@ CHANGES = {
     "lost array": (lambda d: kernel_of(d)["Matern52"].update(lengthscale={"array": "t99"}), "the array 't99' is missing"),
     "bad array": (lambda d: kernel_of(d)["Matern52"].update(lengthscale={"array": "t0", "path": "/"}), "does not fit together"),
     "bad value": (lambda d: kernel_of(d)["Matern52"].update(variance=-1.0), "Matern52: variance must be positive and finite"),
+    "huge order": (
+        lambda d: d["model"]["Fitted"]["gp"]["GP"].update(kernel={"Matern": {"nu": 1e6 + 0.5}}),
+        "nu must be at most 100.5, got 1000000.5",
+    ),
     "bad number": (lambda d: kernel_of(d)["Matern52"].update(variance={"number": "7"}), "does not fit together"),
     "bad prior": (
         lambda d: kernel_of(d)["Matern52"].update(notes={"tuple": [{"tuple": ["variance", {"LogNormal": {"sd": -1.0}}]}]}),

@@ -145,12 +145,17 @@ class Matern72(HalfIntegerMatern):
     order = 3
 
 
+MOST_NU = 100.5  # where the smallest coefficient of the polynomial, p!/(2p)!, is 1e-217; not much further it is no number
+
+
 def half_integer(nu: Any) -> float:
     """ν = ½, 3/2, 5/2, … or a message."""
     if not (float(nu) > 0 and float(2 * nu) % 2 == 1):
         raise ValueError(
             f"Matern: nu must be half an odd number (0.5, 1.5, 2.5, ...), got {nu}; SquaredExponential is the limit"
         )
+    if float(nu) > MOST_NU:
+        raise ValueError(f"Matern: nu must be at most {MOST_NU}, got {nu}; SquaredExponential is the limit")
     return float(nu)
 
 
