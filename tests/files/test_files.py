@@ -340,8 +340,10 @@ def test_what_is_not_the_name_of_a_file(name, fitted):
         fitted.save(name)
 
 
-def test_a_pipe_is_not_waited_for(tmp_path):
+def test_a_pipe_is_not_waited_for_and_not_replaced(fitted, tmp_path):
     os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="pipe is a pipe, a socket or a device: give the name of a file"):
+        fitted.save(tmp_path / "pipe")
     with pytest.raises(ValueError, match="pipe is a pipe, a socket or a device: copy its content to a file, and load that"):
         sg.load(tmp_path / "pipe")
 

@@ -11,8 +11,8 @@ import pytest
 from scipy import integrate
 
 import structgp as sg
-import structgp.files as io
 import zoo
+from structgp.files.values import Reader, Writer
 from structgp.likelihoods.base import Likelihood
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -455,9 +455,9 @@ def test_gradients_in_the_parameters(name):
 
 @pytest.mark.parametrize("likelihood", [*(entry[0] for entry in zoo.OBSERVED_THROUGH.values()), sg.Categorical(4)], ids=repr)
 def test_likelihoods_come_back_from_a_description_and_print_as_typed(likelihood):
-    writer = io._Writer()
+    writer = Writer()
     text = json.dumps(writer.encode(likelihood, "value"), allow_nan=False)
-    after = io._Reader(writer.tensors).decode(json.loads(text))
+    after = Reader(writer.arrays).decode(json.loads(text))
     assert eqx.tree_equal(after, likelihood)
     assert eqx.tree_equal(eval(repr(likelihood), zoo.NAMESPACE), likelihood)
 

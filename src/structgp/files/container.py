@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -55,6 +54,8 @@ def write(path: Any, texts: Mapping[str, str], arrays: Mapping[str, np.ndarray])
     target = Path(os.path.realpath(name_of_file(path, "save")))
     if target.is_dir():
         raise ValueError(f"{path} is a folder: give the name of a file in it, such as {target / 'model.structgp'}")
+    if target.exists() and not target.is_file():
+        raise ValueError(f"{path} is a pipe, a socket or a device: give the name of a file")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"the folder {target.parent} does not exist: make it first, or save elsewhere")
     if sum(map(len, texts.values())) > MOST_TEXT:
@@ -102,7 +103,7 @@ def _look(path: Path) -> None:
         raise ValueError(f"{path} is a folder: give the name of a model file in it")
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}: check the name (the current folder is {Path.cwd()})")
-    if not stat.S_ISREG(path.stat().st_mode):
+    if not path.is_file():
         raise ValueError(f"{path} is a pipe, a socket or a device: copy its content to a file, and load that")
     with open(path, "rb") as file:
         head = file.read(9)

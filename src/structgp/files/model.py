@@ -12,7 +12,7 @@ from .._types import double_precision
 from ..posterior import Result
 from . import container
 from .rules import Damage
-from .values import Reader, Writer
+from .values import Reader, Writer, is_estimator
 
 VERSION = 2  # format 1 had no checksum
 
@@ -24,10 +24,11 @@ def save(result: Any, path: Any, **texts: str) -> None:
     """
     if not isinstance(result, Result):
         raise TypeError(f"save needs a fitted model, got {type(result).__name__}: fit or condition a GP first")
-    if hasattr(result, "get_params") and vars(result).keys() <= result.get_params(deep=False).keys():
+    estimator = is_estimator(type(result))
+    if estimator and vars(result).keys() <= result.get_params(deep=False).keys():  # type: ignore[attr-defined]
         raise ValueError(f"this {type(result).__name__} has learned nothing yet: call fit before save")
     writer = Writer()
-    model = writer.encode(result, "estimator" if hasattr(result, "get_params") else "fitted")
+    model = writer.encode(result, "estimator" if estimator else "fitted")
     description = {"format": container.FORMAT, "version": VERSION, "structgp": __version__, "model": model}
     texts = {"description": json.dumps(description, allow_nan=False, ensure_ascii=False), **texts}
     container.write(path, texts, writer.arrays)

@@ -69,14 +69,14 @@ def _classes(room: str) -> Iterator[type]:
 
 
 def _is_value(cls: type) -> bool:
-    return dataclasses.is_dataclass(cls) or _is_named_tuple(cls) or _is_estimator(cls)
+    return dataclasses.is_dataclass(cls) or _is_named_tuple(cls) or is_estimator(cls)
 
 
 def _is_named_tuple(cls: type) -> bool:
     return issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
-def _is_estimator(cls: type) -> bool:
+def is_estimator(cls: type) -> bool:
     """Whether a value is all that it was told and all that it learned, as scikit-learn has it."""
     return hasattr(cls, "get_params")
 
@@ -142,7 +142,7 @@ class Writer:
 
 def _contents(value: Any) -> dict[str, Any]:
     """What makes up a value, by name."""
-    if _is_estimator(type(value)):
+    if is_estimator(type(value)):
         return dict(vars(value))
     return {name: getattr(value, name) for name, field in fields_of(type(value)).items() if not is_derived(field)}
 
@@ -208,7 +208,7 @@ class Reader:
 
     def _value(self, cls: type, content: dict[str, Any]) -> Any:
         """A value with these fields: converted and checked as its constructor would do."""
-        if _is_estimator(cls):
+        if is_estimator(cls):
             return self._estimator(cls, content)
         fields = fields_of(cls)
         strange = [name for name in content if name not in fields]
