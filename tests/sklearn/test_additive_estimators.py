@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import estimator_checks_generator
 
+from checks import checks_of
 from structgp import (
     AdditiveGPClassifier,
     AdditiveGPRegressor,
@@ -48,14 +48,10 @@ QUICKEST = [
 def checks():
     every = 1 if os.environ.get("STRUCTGP_ALL_CHECKS") else len(QUICKEST)
     for at, estimator in enumerate(QUICKEST):
-        yield from list(estimator_checks_generator(estimator))[at % every :: every]
+        yield from list(checks_of(estimator))[at % every :: every]
 
 
-def name_of(part):
-    return getattr(getattr(part, "func", None), "__name__", type(part).__name__)
-
-
-@pytest.mark.parametrize(("estimator", "check"), list(checks()), ids=name_of)
+@pytest.mark.parametrize(("estimator", "check"), list(checks()))
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
