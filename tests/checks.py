@@ -3,7 +3,13 @@
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-# The other checks fit nothing, or a table of 20 or 30 rows and three columns, and share what is compiled for it.
+# The checks that stand in neither list fit nothing, or 20 rows of three columns, and share what is compiled for them.
+WITH_THIRTY_ROWS = {
+    "check_estimators_pickle",
+    "check_fit_score_takes_y",
+    "check_pipeline_consistency",
+    "check_supervised_y_2d",
+}
 WITH_A_TABLE_OF_THEIR_OWN = {
     "check_class_weight_classifiers",
     "check_classifier_data_not_an_array",
@@ -32,12 +38,12 @@ WITH_A_TABLE_OF_THEIR_OWN = {
 }
 
 
-def checks_of(estimator, kept=()):
-    """Every check; `make test` runs those that share their tables, and those that are kept by name."""
+def checks_of(estimator, kept=(), rare=WITH_A_TABLE_OF_THEIR_OWN):
+    """Every check; `make test` leaves out those that are rare, unless they are kept by name."""
     for of, check in estimator_checks_generator(estimator):
         name = check.func.__name__
-        rare = name in WITH_A_TABLE_OF_THEIR_OWN and name not in kept
-        yield pytest.param(of, check, id=f"{type(estimator).__name__}-{name}", marks=pytest.mark.full if rare else ())
+        marks = pytest.mark.full if name in rare and name not in kept else ()
+        yield pytest.param(of, check, id=f"{type(estimator).__name__}-{name}", marks=marks)
 
 
 def name_of(case):

@@ -229,6 +229,7 @@ def test_learning_finds_noise_and_functions_and_says_what_does_nothing():
     assert "switched off   x2" in fitted.summary()
 
 
+@pytest.mark.full
 def test_what_was_learned_is_near_the_top_of_the_exact_evidence():
     Z, y, fitted = learned()
     gp = fitted.gp
@@ -286,6 +287,7 @@ def test_backfitting_comes_to_the_same_mean_and_says_how_long_it_took():
         model.condition(Z, Y, solver="magic")
 
 
+@pytest.mark.full
 def test_known_noise_of_each_row_counts_while_learning():
     """The evidence that is reached is that of the whole matrix, and no step from there leads higher."""
     noise = np.where(np.arange(N) % 2, 0.0, 3.0)
