@@ -29,13 +29,13 @@ def pytest_runtest_teardown():
         jax.clear_caches()
 
 
-# Nearly all the time of the tests is XLA's, about a third of a second for each program. So programs are counted, whether
-# they are compiled or found in the cache on disk, and a session of `make test` with too many of them fails.
-BUDGET = 2600
+# Nearly all the time of the tests is XLA's, so that programs are counted, whether they are compiled or found in the cache on
+# disk, and a session of `make test` with too many of them fails (CONTRIBUTING.md, "Tests in minutes").
+BUDGET = 2600  # for two processes
 COMMON = 150  # what one more process asks for again, because each has its own memory
-DELIBERATE = "not full"
+MAKE_TEST = "not full"  # the tests that it selects
 
-_programs: collections.Counter[str] = collections.Counter()  # by test
+_programs: collections.Counter[str] = collections.Counter()  # by the test that asked for them
 _asking = ["collection"]
 _processes = []
 
@@ -59,31 +59,32 @@ def pytest_runtest_protocol(item):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node):
-    """A process of pytest-xdist hands over its count."""
+    """A process of pytest-xdist has ended and hands over its count."""
     _processes.append(node)
     _programs.update(getattr(node, "workeroutput", {}).get("programs", {}))
 
 
-def _most():
-    return BUDGET + COMMON * max(0, len(_processes) - 2)
+def _allowed(config):
+    return BUDGET + COMMON * max(0, len(_processes) - 2) if config.option.markexpr == MAKE_TEST else float("inf")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session):
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["programs"] = dict(_programs)
-    elif session.config.option.markexpr == DELIBERATE and _programs.total() > _most():
+    elif _programs.total() > _allowed(session.config):
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    total = _programs.total()
-    terminalreporter.write_line(f"{total} XLA programs")
-    if config.option.markexpr == DELIBERATE and total > _most():
+    total, allowed = _programs.total(), _allowed(config)
+    if total > allowed:
         terminalreporter.section("too many XLA programs", red=True)
-        terminalreporter.write_line(
-            f"{total} programs are more than the {_most()} that `make test` may take: share shapes, let one program serve a "
-            "law, or mark products with `full` (CONTRIBUTING.md, 'Tests in minutes'). The tests that ask for most:"
-        )
-        for test, count in _programs.most_common(30):
+        for test, count in reversed(_programs.most_common(30)):
             terminalreporter.write_line(f"{count:6d}  {test}")
+        terminalreporter.write_line(
+            f"{total} programs, but `make test` may take {allowed}: share shapes, let one program serve several laws, or mark "
+            "what has a representative as `full` (CONTRIBUTING.md, 'Tests in minutes')."
+        )
+    elif total:
+        terminalreporter.write_line(f"{total} XLA programs")
