@@ -15,8 +15,8 @@ TEST_ENV := XLA_FLAGS=--xla_backend_optimization_level=0 JAX_COMPILATION_CACHE_D
 
 help:
 	@echo "make demo    fit the carbon dioxide over Mauna Loa, forecast it, and write a report to demo/"
-	@echo "make test    formatter, linter, types, tests and docstring examples, in minutes"
-	@echo "make test-all the same, and the full products that make test knows by representatives"
+	@echo "make test    formatter, linter, types, tests and docstring examples"
+	@echo "make test-all  the same, and the products of which make test has representatives (make full: these alone)"
 	@echo "make browser open reports in a headless Chromium (Qt's, 210 MB, fetched on first use) and look for every plot"
 	@echo "make format  format the code"
 	@echo "make bench   time structgp beside its peers (installs them on first use)"
