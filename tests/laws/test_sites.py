@@ -62,9 +62,7 @@ def test_gaussian_observations_give_the_exact_posterior(method, structure):
     np.testing.assert_allclose(found.predict(XS).variance, exact.predict(XS).variance, rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("name", "method"), zoo.mostly_full(CASES, ("probit", "ep"), ("StudentT", "variational"), ("StudentT", "laplace"))
-)
+@pytest.mark.parametrize(("name", "method"), zoo.mostly_full(CASES, ("probit", "ep"), ("StudentT", "variational")))
 def test_gradients_are_those_of_the_evidence(name, method, monkeypatch):
     monkeypatch.setattr(sites, "LEARNING", 1e-9)
     with jax.enable_x64(True):
@@ -84,16 +82,10 @@ def test_gradients_are_those_of_the_evidence(name, method, monkeypatch):
 
 
 HARDEST = [("probit", "ep"), ("StudentT", "variational"), ("StudentT", "laplace")]
-CHAINS = ["Matern52", "Sum", "ChangePoint"]
+EACH = [(*case, kernel) for case in HARDEST for kernel in ("Matern52", "Sum", "ChangePoint")]
 
 
-@pytest.mark.parametrize(
-    ("name", "method", "kernel"),
-    zoo.mostly_full(
-        [(*case, kernel) for case in HARDEST for kernel in CHAINS],
-        *[(*case, kernel) for case, kernel in zip(HARDEST, CHAINS, strict=True)],
-    ),
-)
+@pytest.mark.parametrize(("name", "method", "kernel"), zoo.mostly_full(EACH, ("probit", "ep", "Sum")))
 def test_markov_equals_dense(name, method, kernel):
     kernel = {"Matern52": sg.Matern52(0.7, 2.0)}.get(kernel) or zoo.KERNELS[kernel][0]
     likelihood, y, _ = observations(name)
