@@ -82,10 +82,10 @@ def test_splines_project_the_covariance(n):
     sizes = []
     with jax.enable_x64(True):
         for intervals in (8, 32):
-            basis = splines.build(jnp.asarray(t), jnp.asarray(rate), intervals, n)
-            Phi = np.asarray(splines.features(basis, jnp.asarray(t), n))[:, 0]
+            basis = jax.jit(splines.build, static_argnums=(2, 3))(t, rate, intervals, n)
+            Phi = np.asarray(jax.jit(splines.features, static_argnums=2)(basis, t, n))[:, 0]
             for length in (0.05, 0.3, 1.0, 10.0):
-                S = np.asarray(splines.inner_products(basis, np.full(D, np.sqrt(2 * n - 1) / length)))[0]
+                S = np.asarray(jax.jit(splines.inner_products)(basis, np.full(D, np.sqrt(2 * n - 1) / length)))[0]
                 U = np.linalg.solve(np.linalg.cholesky(S), Phi.T)
                 left = np.asarray(sg.covariance(MATERN[n](length), t[:, :1], t[:, :1])) - U.T @ U
                 assert np.linalg.eigvalsh(left).min() > -1e-6
