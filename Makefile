@@ -11,11 +11,12 @@ RUN := .venv/bin
 TEST_ENV := XLA_FLAGS=--xla_backend_optimization_level=0 JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
 	JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: demo test check unit browser format bench docs clean help
+.PHONY: demo test test-all check unit full browser format bench docs clean help
 
 help:
 	@echo "make demo    fit the carbon dioxide over Mauna Loa, forecast it, and write a report to demo/"
 	@echo "make test    formatter, linter, types, tests and docstring examples"
+	@echo "make test-all  the same, and the products of which make test has representatives (make full: these alone)"
 	@echo "make browser open reports in a headless Chromium (Qt's, 210 MB, fetched on first use) and look for every plot"
 	@echo "make format  format the code"
 	@echo "make bench   time structgp beside its peers (installs them on first use)"
@@ -27,6 +28,8 @@ demo: .venv/.ready
 
 test: check unit
 
+test-all: test full
+
 check: .venv/.ready
 	$(RUN)/ruff format --check src tests benchmarks examples docs/*.py
 	$(RUN)/ruff check src tests benchmarks examples docs/*.py
@@ -34,6 +37,9 @@ check: .venv/.ready
 
 unit: .venv/.ready
 	$(TEST_ENV) $(RUN)/python -m pytest -n auto --dist worksteal
+
+full: .venv/.ready
+	$(TEST_ENV) $(RUN)/python -m pytest -n auto --dist worksteal -m full
 
 browser: .venv/.ready
 	@test -d .tools/browser || $(UV) pip install --quiet --python $(RUN)/python --target .tools/browser "PyQt6-WebEngine>=6.8" \

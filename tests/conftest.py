@@ -1,3 +1,4 @@
+import collections
 import itertools
 import os
 from pathlib import Path
@@ -26,3 +27,64 @@ def pytest_runtest_teardown():
     maps = Path("/proc/self/maps")
     if next(_finished) % 20 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > MAPPED:
         jax.clear_caches()
+
+
+# Nearly all the time of the tests is XLA's, so that programs are counted, whether they are compiled or found in the cache on
+# disk, and a session of `make test` with too many of them fails (CONTRIBUTING.md, "Tests in minutes").
+BUDGET = 5000  # for two processes
+COMMON = 150  # what one more process asks for again, because each has its own memory
+MAKE_TEST = "not full"  # the tests that it selects
+
+_programs: collections.Counter[str] = collections.Counter()  # by the test that asked for them
+_asking = ["collection"]
+_processes = []
+
+
+def _count(event, _seconds, **_about):
+    if event == "/jax/core/compile/backend_compile_duration":
+        _programs[_asking[-1]] += 1
+
+
+jax.monitoring.register_event_duration_secs_listener(_count)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    _asking.append(item.nodeid)
+    try:
+        return (yield)
+    finally:
+        _asking.pop()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """A process of pytest-xdist has ended and hands over its count."""
+    _processes.append(node)
+    _programs.update(getattr(node, "workeroutput", {}).get("programs", {}))
+
+
+def _allowed(config):
+    return BUDGET + COMMON * max(0, len(_processes) - 2) if config.option.markexpr == MAKE_TEST else float("inf")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["programs"] = dict(_programs)
+    elif _programs.total() > _allowed(session.config):
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    total, allowed = _programs.total(), _allowed(config)
+    if total > allowed:
+        terminalreporter.section("too many XLA programs", red=True)
+        for test, count in reversed(_programs.most_common(30)):
+            terminalreporter.write_line(f"{count:6d}  {test}")
+        terminalreporter.write_line(
+            f"{total} programs, but `make test` may take {allowed}: share shapes, let one program serve several laws, or mark "
+            "what has a representative as `full` (CONTRIBUTING.md, 'Tests in minutes')."
+        )
+    elif total:
+        terminalreporter.write_line(f"{total} XLA programs")

@@ -5,6 +5,7 @@ Shapes are shared (N training rows, M new ones, one or two columns), because JAX
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import structgp as sg
 from structgp.engines.cholesky import Cholesky
@@ -19,6 +20,15 @@ _RNG = np.random.default_rng(20240607)
 X = {D: _RNG.uniform(-2.0, 2.0, (N, D)) for D in (1, 2)}
 XS = {D: _RNG.uniform(-2.5, 2.5, (M, D)) for D in (1, 2)}
 Y = {D: np.sin(2 * x.sum(axis=1)) + 0.3 * x[:, 0] + 0.1 * _RNG.standard_normal(N) for D, x in X.items()}
+
+
+def mostly_full(cases, *kept):
+    """The cases of a law, for `parametrize`: `make test` runs those that are kept, `make test-all` runs every one."""
+    cases = [case if isinstance(case, tuple) else (case,) for case in cases]
+    kept = [case if isinstance(case, tuple) else (case,) for case in kept]
+    if strangers := [case for case in kept if case not in cases]:
+        raise ValueError(f"{strangers} are not among the cases")
+    return [pytest.param(*case, marks=() if case in kept else pytest.mark.full) for case in cases]
 
 
 def bend(x):

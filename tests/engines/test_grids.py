@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import structgp as sg
+import zoo
 from structgp.engines import grid_holes
 from structgp.engines.grid_holes import Krylov
 from structgp.engines.grid_seen import SeenCells
@@ -48,7 +49,7 @@ def both(name):
     return [gp.condition(inputs, y, structure=structure, **options) for structure in ("kronecker", "dense")]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", zoo.mostly_full(CASES, "complete", "holes", "missing values, unequal noise"))
 def test_everything_is_that_of_the_dense_engine(name):
     ours, dense = both(name)
     expected = "Eigen" if name in ("complete", "in any order", "axes that belong together", "two targets") else "Krylov"
@@ -75,7 +76,7 @@ def test_gradient_of_the_evidence(name):
     np.testing.assert_allclose(value[0][1], value[1][1], rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["complete", "holes"])
+@pytest.mark.parametrize("name", zoo.mostly_full(["complete", "holes"], "complete"))
 def test_draws_on_a_grid(name):
     ours, dense = both(name)
     draws, p = ours.sample(FINER, n=1500, seed=1), dense.predict(FINER)
@@ -215,6 +216,7 @@ def test_a_large_grid_with_holes_reports_its_errors(monkeypatch):
     np.testing.assert_allclose(value[0][1], value[1][1], atol=3.0)  # sizes of 20 to 100; one standard error is about 1
 
 
+@pytest.mark.full
 def test_learning_begins_with_a_glimpse(monkeypatch):
     """A dense fit of some blocks of cells tells where to begin, and the climb on probes ends where the dense one does."""
     monkeypatch.setattr(grid_holes, "WHOLE", 100)
@@ -252,7 +254,7 @@ def test_counts_in_cells():
     np.testing.assert_allclose(ours.predict(XS).variance, dense.predict(XS).variance, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["complete", "holes"])
+@pytest.mark.parametrize("name", zoo.mostly_full(["complete", "holes"], "holes"))
 def test_saved_and_read_again(name, tmp_path):
     ours = both(name)[0]
     ours.save(tmp_path / "grid.structgp")

@@ -9,6 +9,7 @@ import pytest
 
 import reference
 import structgp as sg
+import zoo
 from structgp.engines.cholesky import Cholesky
 from structgp.engines.kalman import Kalman
 from structgp.learn.evidence import evidence_objective
@@ -68,7 +69,7 @@ class Plain:
         self.variance = np.diagonal(self.covariance)
 
 
-@pytest.mark.parametrize("name", ["spline", "sum", "nested"])
+@pytest.mark.parametrize("name", zoo.mostly_full(["spline", "sum", "nested"], "sum", "nested"))
 def test_a_change_point_is_a_chain(name):
     expected, found = Plain(name), markov(name).predict(XS)
     assert markov(name).log_evidence == pytest.approx(expected.log_evidence, rel=1e-11)
@@ -98,7 +99,7 @@ def along(kernel, t):
     return chain_of(kernel, Where(t[0], t[0], 4))
 
 
-@pytest.mark.parametrize("name", ["sharp", "sigmoid", "nested"])
+@pytest.mark.parametrize("name", zoo.mostly_full(["sharp", "sigmoid", "nested"], "nested"))
 def test_evidence_and_its_gradient(name, x64):
     t = np.sort(X)
     kernel, y, w = CHANGES[name], np.sin(2 * t)[:, None], np.linspace(5.0, 20.0, len(t))
@@ -164,7 +165,7 @@ def test_a_named_approximation_is_exact_for_what_stands_in():
 
 
 @pytest.mark.parametrize("approximate", ["state-space", "matern"])
-@pytest.mark.parametrize("alpha", [None, 0.6, 3.0])
+@pytest.mark.parametrize("alpha", zoo.mostly_full([None, 0.6, 3.0], None))
 def test_the_error_that_is_told_is_the_error(alpha, approximate, x64):
     kernel = sg.SquaredExponential(0.7, 2.0) if alpha is None else sg.RationalQuadratic(0.7, 2.0, alpha=alpha)
     t = np.concatenate([np.linspace(0.0, 6.0, 400), np.geomspace(6.0, 300.0, 50)])
@@ -191,7 +192,7 @@ def test_errors_of_the_orders():
     assert {order: float(f"{rational_sde.largest_error(order):.1e}") for order in expected} == expected
 
 
-@pytest.mark.parametrize("states", [3, 6, 8])
+@pytest.mark.parametrize("states", zoo.mostly_full([3, 6, 8], 6))
 def test_moves_of_a_rational_spectrum(states, x64):
     """A(a + b) = A(a) A(b) and Q(a + b) = A(b) Q(a) A(b)ᵀ + Q(b), across the joints; nothing moves in no time."""
     chain = rational_sde.Rational(states, 1.3, 0.7)

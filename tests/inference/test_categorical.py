@@ -9,6 +9,7 @@ import pytest
 from scipy.special import log_softmax, softmax
 
 import structgp as sg
+import zoo
 from reference import slope
 from structgp.inference.choose import choose
 from structgp.inputs.layouts import as_inputs
@@ -74,8 +75,10 @@ def brute_force(gp, y=Y, weight=None):
     return F, Pi, evidence
 
 
-@pytest.mark.parametrize("structure", ["dense", "markov"])
-@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize(
+    ("prior", "structure"),
+    zoo.mostly_full(itertools.product(PRIORS, ["dense", "markov"]), ("shared", "markov"), ("apart", "dense")),
+)
 def test_mode_evidence_and_predictions_equal_brute_force(prior, structure, x64):
     gp, y, weights = model(PRIORS[prior]), Y.copy(), None
     if prior == "shared":
@@ -96,7 +99,9 @@ def test_mode_evidence_and_predictions_equal_brute_force(prior, structure, x64):
     np.testing.assert_allclose(p.variance, np.einsum("cmcm->mc", joint), atol=1e-9)
 
 
-@pytest.mark.parametrize(("prior", "structure"), [("apart", "dense"), ("shared", "markov")])
+@pytest.mark.parametrize(
+    ("prior", "structure"), zoo.mostly_full([("apart", "dense"), ("shared", "markov")], ("apart", "dense"))
+)
 def test_gradient_of_the_evidence(prior, structure, x64):
     gp = model(PRIORS[prior])
     inputs = as_inputs(X)
@@ -110,7 +115,7 @@ def test_gradient_of_the_evidence(prior, structure, x64):
     np.testing.assert_allclose(gradient, slope(evidence, theta, 1e-3), atol=2e-7)
 
 
-@pytest.mark.parametrize("structure", ["dense", "markov"])
+@pytest.mark.parametrize("structure", zoo.mostly_full(["dense", "markov"], "markov"))
 def test_samples_have_the_moments_of_the_prediction(structure):
     fitted = model(SHARED).condition(X, Y, structure=structure, weights=ONES)
     p, n = fitted.predict(XS), 4000
@@ -189,6 +194,7 @@ def test_two_classes_are_the_logistic_model():
     np.testing.assert_allclose(p.probability[:, 1], q.probability, atol=1e-7)
 
 
+@pytest.mark.full
 def test_iris():
     from sklearn.datasets import load_iris
 
@@ -222,7 +228,7 @@ def test_update():
     np.testing.assert_allclose(part.log_evidence, whole.log_evidence, rtol=1e-9)
 
 
-@pytest.mark.parametrize("structure", ["dense", "markov"])
+@pytest.mark.parametrize("structure", zoo.mostly_full(["dense", "markov"], "dense"))
 def test_save_and_load(structure, tmp_path):
     whole = model(APART).condition(X, Y, structure=structure)
     whole.save(tmp_path / "classes.structgp")
@@ -232,7 +238,7 @@ def test_save_and_load(structure, tmp_path):
     np.testing.assert_array_equal(again.predict(XS).covariance, whole.predict(XS).covariance)
 
 
-@pytest.mark.parametrize("structure", ["dense", "markov"])
+@pytest.mark.parametrize("structure", zoo.mostly_full(["dense", "markov"], "markov"))
 def test_extreme_labels_and_variances(structure):
     only = model(SHARED).condition(X, np.zeros(N), structure=structure, weights=ONES)
     assert only.inference.converged

@@ -1,9 +1,12 @@
 """Markov chain Monte Carlo on the latents: right on average where the answer is known, and the referee where it is not."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 import structgp as sg
+import zoo
 from structgp.inference.mcmc import effective_sample_size
 
 N, DRAWS = 16, 4000
@@ -24,7 +27,8 @@ def within_error(draws, mean, variance):
 
 
 @pytest.mark.parametrize(
-    ("method", "structure"), [("elliptical", "markov"), ("elliptical", "dense"), ("hmc", "dense"), ("hmc", "markov")]
+    ("method", "structure"),
+    zoo.mostly_full(itertools.product(["elliptical", "hmc"], ["dense", "markov"]), ("elliptical", "markov"), ("hmc", "dense")),
 )
 def test_gaussian_moments_are_those_of_the_exact_posterior(method, structure):
     if method == "hmc":

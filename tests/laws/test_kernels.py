@@ -3,6 +3,7 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,29 +18,31 @@ kernels = pytest.mark.parametrize("name", zoo.KERNELS)
 
 
 @jax.jit
-def by_rules(kernel, X, Z):
-    return covariance(kernel, X, X), covariance(kernel, X, Z), variances(kernel, X)
-
-
-@jax.jit
-def by_pairs(kernel, X, Z):
-    pairs = lambda A, B: jax.vmap(lambda x: jax.vmap(lambda z: kernel.between(x, z))(B))(A)
-    return pairs(X, X), pairs(X, Z)
-
-
-@jax.jit
-def values_and_slopes(theta, kernel, X, Z):
-    """k at M pairs of different points and at M pairs of the same point, and the gradient of each in θ."""
+def everything(theta, kernel, X, Z):
+    """All that the laws ask of a kernel, in one small program: pairs, and the M pairs of different points and of the same."""
+    near, nowhere = X[: len(Z)], jnp.zeros_like(Z)
     of_pair = lambda theta, x, z: with_free(kernel, theta).between(x, z)
-    both = jax.vmap(jax.value_and_grad(of_pair), (None, 0, 0))
-    return jax.tree.map(lambda a, b: jax.numpy.concatenate([a, b]), both(theta, X, Z), both(theta, X, X))
+    every = jax.vmap(lambda x: jax.vmap(lambda z: kernel.between(x, z))(jnp.concatenate([X, Z])))(X)
+    x, z = jnp.concatenate([near, near, nowhere]), jnp.concatenate([Z, near, near])
+    values, (in_theta, in_x) = jax.vmap(jax.value_and_grad(of_pair, (0, 1)), (None, 0, 0))(theta, x, z)
+    return {
+        "by rules": (covariance(kernel, X, X), covariance(kernel, X, Z), variances(kernel, X)),
+        "by pairs": (every[:, : len(X)], every[:, len(X) :]),
+        "values": values[: 2 * len(Z)],
+        "slopes": in_theta[: 2 * len(Z)],
+        "slopes in x": in_x,
+    }
 
 
-@functools.cache
-def matrices(name):
-    kernel, D = zoo.KERNELS[name]
+def found(name, kernel=None, theta=None):
+    of, D = zoo.KERNELS[name]
+    kernel = of if kernel is None else kernel
+    theta = free_vector(kernel) if theta is None else theta
     with jax.enable_x64(True):
-        return jax.tree.map(np.asarray, by_rules(kernel, zoo.X[D], zoo.XS[D]))
+        return jax.tree.map(np.asarray, everything(theta, kernel, zoo.X[D], zoo.XS[D]))
+
+
+as_it_is = functools.cache(found)
 
 
 def parts(value):
@@ -57,7 +60,7 @@ def test_the_zoo_has_every_kernel():
 
 @kernels
 def test_is_a_covariance(name):
-    K, _, variance = matrices(name)
+    K, _, variance = as_it_is(name)["by rules"]
     np.testing.assert_allclose(K, K.T, rtol=1e-13, atol=1e-14)
     # Rounding moves eigenvalues by about N ε times the largest; k itself may be a difference of terms a few times larger.
     assert np.linalg.eigvalsh(K).min() > -1e-13 * zoo.N * np.abs(K).max()
@@ -66,9 +69,8 @@ def test_is_a_covariance(name):
 
 @kernels
 def test_rules_agree_with_pairs(name):
-    kernel, D = zoo.KERNELS[name]
-    K, Ks, _ = matrices(name)
-    K_pairs, Ks_pairs = by_pairs(kernel, zoo.X[D], zoo.XS[D])
+    K, Ks, _ = as_it_is(name)["by rules"]
+    K_pairs, Ks_pairs = as_it_is(name)["by pairs"]
     assert Ks.shape == (zoo.N, zoo.M)
     np.testing.assert_allclose(K, K_pairs, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(Ks, Ks_pairs, rtol=1e-12, atol=1e-14)
@@ -76,31 +78,27 @@ def test_rules_agree_with_pairs(name):
 
 @kernels
 def test_gradient_in_the_parameters(name):
-    kernel, D = zoo.KERNELS[name]
-    theta, X, Z = free_vector(kernel), zoo.X[D][: zoo.M], zoo.XS[D]
+    kernel, _ = zoo.KERNELS[name]
+    theta = free_vector(kernel)
     assert len(theta) == len(free_names(kernel)) > 0
-    _, slopes = values_and_slopes(theta, kernel, X, Z)
+    slopes = as_it_is(name)["slopes"]
     assert np.isfinite(slopes).all()
-    differences = slope(lambda t: np.asarray(values_and_slopes(t, kernel, X, Z)[0]), theta)
+    differences = slope(lambda theta: found(name, theta=theta)["values"], theta)
     np.testing.assert_allclose(slopes.T, differences, rtol=1e-7, atol=1e-9)  # the differences are good to about 1e-10
 
 
 @kernels
 def test_gradient_in_the_inputs_is_finite(name):
     """Also at x = z, where distances have a kink: what `Fitted.gradient` meets at a training point."""
-    kernel, D = zoo.KERNELS[name]
-    x = zoo.X[D][: zoo.M]
-    in_x = jax.jit(jax.vmap(jax.grad(lambda x, z, k: k.between(x, z)), (0, 0, None)))
-    assert np.isfinite(in_x(x, x, kernel)).all()
-    assert np.isfinite(in_x(x, zoo.XS[D], kernel)).all()
-    assert np.isfinite(in_x(np.zeros((zoo.M, D)), x, kernel)).all()
+    assert np.isfinite(as_it_is(name)["slopes in x"]).all()
 
 
 @kernels
 def test_repr_reads_like_the_expression_that_made_it(name):
-    kernel, D = zoo.KERNELS[name]
+    kernel, _ = zoo.KERNELS[name]
     again = eval(repr(kernel), dict(zoo.NAMESPACE))
-    np.testing.assert_allclose(by_rules(again, zoo.X[D], zoo.XS[D])[0], matrices(name)[0], rtol=1e-13, atol=1e-14)
+    K = found(name, again)["by rules"][0]
+    np.testing.assert_allclose(K, as_it_is(name)["by rules"][0], rtol=1e-13, atol=1e-14)
 
 
 @kernels

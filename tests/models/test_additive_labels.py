@@ -9,6 +9,7 @@ import pytest
 
 import reference
 import structgp as sg
+import zoo
 from structgp.linalg.features import sines
 from structgp.models.additive.model import AdditiveGP
 from structgp.models.labels import LEVEL, AdditiveLabels, LaplaceEvidence, NormalScores, ProjectionPursuitLabels
@@ -77,6 +78,7 @@ def test_learning_labels_and_counts():
     assert np.corrcoef(counts.predict(X).observed.mean, np.exp(0.4 * F))[0, 1] > 0.9
 
 
+@pytest.mark.full
 def test_projections_of_labels():
     """A boundary along a diagonal: one projection finds it where no single column shows it."""
     rng = np.random.default_rng(1)
@@ -131,7 +133,7 @@ def test_bad_labels_are_refused():
 # sites
 
 
-@pytest.mark.parametrize("name", ["ep", "variational"])
+@pytest.mark.parametrize("name", zoo.mostly_full(["ep", "variational"], "ep"))
 def test_sites_are_those_of_the_whole_matrix(name):
     likelihood, y = (sg.Bernoulli("probit"), LABELS) if name == "ep" else CASES["counts"]
     ours = AdditiveGP(KERNEL, likelihood).condition(X, y, inference=name)
@@ -143,6 +145,7 @@ def test_sites_are_those_of_the_whole_matrix(name):
     np.testing.assert_allclose(p.variance, q.variance, rtol=5e-3)
 
 
+@pytest.mark.full
 def test_learning_by_sites_climbs_the_evidence():
     model = AdditiveGP(KERNEL, sg.Bernoulli("probit"))
     before = model.condition(X, LABELS, inference="ep").log_evidence

@@ -121,6 +121,7 @@ def test_greedy_stages_lower_the_error():
     assert fitted.predict(Z[:5]).observed.variance.shape == (5,)
 
 
+@pytest.mark.full
 def test_terms_are_sampled_along_directions_that_were_learned():
     """A function of one diagonal: no sum of functions of single columns could follow it."""
     rng = np.random.default_rng(5)

@@ -8,6 +8,7 @@ import matplotlib
 import pytest
 
 import structgp as sg
+import zoo
 
 FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted(path.stem for path in FOLDER.glob("*.py"))
@@ -20,7 +21,7 @@ SMALLER = {
 }
 
 
-@pytest.mark.parametrize("name", SMALLER)
+@pytest.mark.parametrize("name", zoo.mostly_full(SMALLER, "image"))
 def test_a_smaller_example_runs(name, tmp_path, monkeypatch, capsys):
     text = (FOLDER / f"{name}.py").read_text()
     for there, smaller in SMALLER[name].items():

@@ -1,7 +1,7 @@
 """The additive and projection pursuit estimators keep scikit-learn's conventions, and the plain ones choose among them.
 
 Every check of scikit-learn runs for one of the four estimators, which share most of their code; with STRUCTGP_ALL_CHECKS=1 in
-the environment every check runs for all of them, which takes some minutes.
+the environment every check runs for all of them, which takes some minutes. `make test` takes only those that share a table.
 """
 
 import functools
@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import estimator_checks_generator
 
+import zoo
+from checks import WITH_A_TABLE_OF_THEIR_OWN, WITH_THIRTY_ROWS, checks_of
 from structgp import (
     AdditiveGPClassifier,
     AdditiveGPRegressor,
@@ -48,14 +49,10 @@ QUICKEST = [
 def checks():
     every = 1 if os.environ.get("STRUCTGP_ALL_CHECKS") else len(QUICKEST)
     for at, estimator in enumerate(QUICKEST):
-        yield from list(estimator_checks_generator(estimator))[at % every :: every]
+        yield from list(checks_of(estimator, rare=WITH_A_TABLE_OF_THEIR_OWN | WITH_THIRTY_ROWS))[at % every :: every]
 
 
-def name_of(part):
-    return getattr(getattr(part, "func", None), "__name__", type(part).__name__)
-
-
-@pytest.mark.parametrize(("estimator", "check"), list(checks()), ids=name_of)
+@pytest.mark.parametrize(("estimator", "check"), list(checks()))
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -123,10 +120,13 @@ def few_rows_are_many(monkeypatch):
     monkeypatch.setattr(many_rows, "SECONDS", 0.0)  # one number of projections alone
 
 
-@pytest.mark.parametrize(("kind", "weights"), [(FittedAdditive, [1.0, 0.0, 0.0]), (FittedProjectionPursuit, [0.6, 0.8, 0.0])])
-def test_the_larger_evidence_is_taken_where_a_dense_matrix_is_too_large(few_rows_are_many, kind, weights):
+DIRECTIONS = {FittedAdditive: [1.0, 0.0, 0.0], FittedProjectionPursuit: [0.6, 0.8, 0.0]}
+
+
+@pytest.mark.parametrize("kind", zoo.mostly_full(DIRECTIONS, FittedProjectionPursuit))
+def test_the_larger_evidence_is_taken_where_a_dense_matrix_is_too_large(few_rows_are_many, kind):
     more = np.cos(2 * X[:, 2]) if kind is FittedAdditive else 0
-    y = 3 * np.sin(2 * X @ weights) + more + 0.5 * np.random.default_rng(1).standard_normal(64)
+    y = 3 * np.sin(2 * X @ DIRECTIONS[kind]) + more + 0.5 * np.random.default_rng(1).standard_normal(64)
     model = GPRegressor(random_state=0).fit(X, y)
     assert isinstance(model.fitted_, kind)
     assert model.score(X, y) > 0.9
@@ -142,7 +142,7 @@ def test_the_larger_evidence_is_taken_where_a_dense_matrix_is_too_large(few_rows
     assert len(mean) == 5
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", zoo.mostly_full([2, 3], 2))
 def test_so_it_is_for_labels(few_rows_are_many, classes):
     labels = np.digitize(np.abs(X[:, 0]), [0.5, 1.1][: classes - 1])
     model = GPClassifier(random_state=0, structure="auto" if classes == 2 else "additive").fit(X, labels)

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import structgp as sg
+import zoo
 from structgp.models.one_against_rest import OneAgainstRest
 from structgp.tables.cli import _watching, app, seconds_of
 from structgp.tables.model import TableModel, load_table_model
@@ -130,7 +131,7 @@ def test_sums_of_functions_survive_a_file(tmp_path, kind):
     assert titles == (["a", "b"] if kind == "additive" else ["Function of projection 1", "Weights of projection 1"])
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", zoo.mostly_full([2, 3], 3))
 def test_labels_behind_sums_survive_a_file(tmp_path, classes):
     X = np.random.default_rng(0).standard_normal((60, 2))
     codes = np.digitize(X[:, 0], [-0.5, 0.5][: classes - 1])
