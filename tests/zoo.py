@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 import structgp as sg
-from structgp.engines.cholesky import Cholesky
+from structgp.engines.cholesky import Cholesky, SignedCholesky
 from structgp.engines.eigen import Eigen
+from structgp.engines.grid_holes import Krylov
+from structgp.engines.grid_seen import SeenCells
 from structgp.engines.kalman import Kalman
-from structgp.engines.space_time import SpaceTimeChains
+from structgp.engines.space_time import JointChain, SpaceTimeChains
 from structgp.engines.toeplitz import FourierToeplitz
 from structgp.engines.toeplitz_grid import ToeplitzLines
+from structgp.engines.toeplitz_holes import FourierHoles
 
 N, M = 24, 7
 _RNG = np.random.default_rng(20240607)
@@ -171,3 +174,6 @@ ENGINES = {"dense": Cholesky(), Kalman.structure: Kalman()}
 
 # The same of those that ask for more: a grid, even spacing. Their laws stand in tests of their own.
 PARTICULAR = {engine.structure: engine for engine in (Eigen(), SpaceTimeChains(), ToeplitzLines(), FourierToeplitz())}
+
+# Those that ask less of the data than these: gaps, unequal noise, few places seen, factors of any sign.
+GENERAL = (SeenCells(), Krylov(), JointChain(), FourierHoles(), SignedCholesky())

@@ -66,11 +66,11 @@ def objective(gp, inputs, y: np.ndarray, structure: str) -> Run:
 
     seen = ~np.isnan(y)
     observed = Data(np.where(seen, y, 0.0)[:, None], np.zeros(len(y)), seen)
-    engine = gp.plan(inputs, structure).engine
-    evaluate, theta = Objective(gp, inputs, observed, engine), free_vector(gp)
+    chosen = gp.plan(inputs, structure, y=y)
+    evaluate, theta = Objective(gp, inputs, observed, chosen.engine), free_vector(gp)
 
     def call() -> Result:
-        with lapack_threads(engine.matrix_rows(inputs)):
+        with lapack_threads(chosen.rows):
             return {"evidence": evaluate(theta)[0]}
 
     return Run(call)

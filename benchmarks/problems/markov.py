@@ -81,7 +81,7 @@ def structgp_value(data: Series) -> Run:
 
     objective, _ = structgp_objective(data)
     with jax.enable_x64(True):
-        engine = objective.engine.specialised(objective.model, objective.inputs, objective.data)
+        engine = objective.engine.tuned(objective.model, objective.inputs, objective.data)
         evaluate = jax.jit(functools.partial(log_evidence, engine=engine))
         on_device = jax.device_put((objective.inputs, objective.data))
 

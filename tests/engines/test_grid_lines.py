@@ -7,7 +7,7 @@ import pytest
 
 import structgp as sg
 import zoo
-from structgp.engines import toeplitz, toeplitz_holes
+from structgp.engines import plan, toeplitz, toeplitz_holes
 from structgp.learn.evidence import evidence_objective
 from structgp.parameters.tree import free_vector
 
@@ -66,6 +66,7 @@ def test_predictions_at_its_own_times_take_a_short_way():
     assert not ours.conditional.for_places(np.array([[3.3]])).own
 
 
+ENDLESS = sg.Cosine(3.3) * sg.RationalQuadratic(1e4, alpha=0.01)  # has no finite state and does not fade
 GAPPED = np.where((np.arange(N) % 7 == 3) | ((TIMES > 3) & (TIMES < 5)), np.nan, Y)
 NOISE = np.linspace(0.0, 0.3, N)
 SMOOTH = sg.GP(sg.SquaredExponential(0.6, 1.2), sg.Gaussian(0.1), sg.polynomial(1))
@@ -73,9 +74,11 @@ SMOOTH = sg.GP(sg.SquaredExponential(0.6, 1.2), sg.Gaussian(0.1), sg.polynomial(
 
 def test_gaps_and_unequal_noise_of_a_long_series(monkeypatch):
     """Everything is that of the dense engine, to which short series go."""
-    short = SMOOTH.condition(TIMES, GAPPED, noise=NOISE, missing="infer", structure="toeplitz")
+    short = SMOOTH.condition(TIMES, GAPPED, noise=NOISE, missing="infer")
     assert short.plan.engine.name == "Cholesky"
-    monkeypatch.setattr(toeplitz, "SMALL", 10)
+    with pytest.raises(ValueError, match="have no value, or a noise of their own, and up to 4000 of them the whole matrix"):
+        SMOOTH.condition(TIMES, GAPPED, noise=NOISE, missing="infer", structure="toeplitz")
+    monkeypatch.setattr(toeplitz_holes, "SMALL", 10)
     ours = SMOOTH.condition(TIMES, GAPPED, noise=NOISE, missing="infer", structure="toeplitz")
     assert ours.plan.engine.name == "Fourier"
     assert ours.evidence_error < 1e-3
@@ -92,8 +95,7 @@ def test_gaps_and_unequal_noise_of_a_long_series(monkeypatch):
 
 
 def test_a_long_series_with_many_waves_reports_its_error(monkeypatch, tmp_path):
-    monkeypatch.setattr(toeplitz, "SMALL", 10)
-    monkeypatch.setattr(toeplitz, "LARGEST", 20)
+    monkeypatch.setattr(toeplitz_holes, "SMALL", 10)
     monkeypatch.setattr(toeplitz_holes, "BLOCKS", (10,))
     gp = sg.GP(sg.SquaredExponential(0.6, 1.2), sg.Gaussian(0.1))
     ours = gp.condition(TIMES, GAPPED, missing="infer", structure="toeplitz")
@@ -106,7 +108,22 @@ def test_a_long_series_with_many_waves_reports_its_error(monkeypatch, tmp_path):
     ours.save(tmp_path / "gaps.structgp")
     np.testing.assert_array_equal(sg.load(tmp_path / "gaps.structgp").predict(XS).mean, ours.predict(XS).mean)
     with pytest.raises(ValueError, match="approximate='state-space' takes such series"):
-        sg.GP(sg.Periodic(3.3), sg.Gaussian(0.1)).condition(TIMES, GAPPED, missing="infer", structure="toeplitz")
+        sg.GP(ENDLESS, sg.Gaussian(0.1)).condition(TIMES, GAPPED, missing="infer", structure="toeplitz")
+    with pytest.raises(ValueError, match="a filter goes along these, which structure='markov' asks for"):
+        sg.GP(sg.Matern32(), sg.Gaussian(0.1)).condition(TIMES, GAPPED, missing="infer", structure="toeplitz")
+
+
+def test_gaps_that_leave_nothing_but_a_matrix_that_is_too_large(monkeypatch):
+    """Then the structure that they spoil says what to do, whether it was asked for or not."""
+    monkeypatch.setattr(toeplitz_holes, "SMALL", 10)
+    monkeypatch.setattr(toeplitz, "OVERHEAD", 0.0)
+    gp, long = sg.GP(ENDLESS, sg.Gaussian(0.1)), np.linspace(0.0, 10.0, 400)
+    assert gp.plan(long).engine.name == "Toeplitz"
+    gapped = np.where(np.arange(400) % 7 == 3, np.nan, 0.0)
+    assert gp.plan(long, y=gapped).engine.name == "Cholesky"
+    monkeypatch.setattr(plan, "LARGEST", 300)
+    with pytest.raises(ValueError, match=r"some of the 400 times have no value.* approximate='state-space' takes such series"):
+        gp.condition(long, gapped, missing="infer")
 
 
 MATRIX = np.array([[1.2, 0.5, -0.3], [0.5, 0.9, 0.1], [-0.3, 0.1, 0.7]])

@@ -8,9 +8,10 @@ import pytest
 
 import structgp as sg
 import zoo
-from structgp.engines import grid_holes
+from structgp.engines import grid_holes, grid_seen
 from structgp.engines.grid_holes import Krylov
 from structgp.engines.grid_seen import SeenCells
+from structgp.learn import initialise
 from structgp.learn.evidence import evidence_objective
 from structgp.parameters.tree import free_vector
 from structgp.structure.dense import covariance
@@ -193,7 +194,7 @@ def test_the_plan_knows_what_the_data_ask_for(monkeypatch):
 def test_a_large_grid_with_holes_reports_its_errors(monkeypatch):
     """More cells than the block holds: means to the tolerance, evidence and quick variances within what is reported."""
     monkeypatch.setattr(grid_holes, "WHOLE", 100)
-    monkeypatch.setattr(grid_holes, "FEW", 10)
+    monkeypatch.setattr(grid_seen, "FEW", 10)
     monkeypatch.setattr(grid_holes, "LEARNING", grid_holes.LEARNING._replace(modes=40))
     monkeypatch.setattr(grid_holes, "FINAL", {"modes": 60, "probes": 8})
     grid = sg.Grid(np.linspace(0, 1, 24), np.linspace(0, 1, 20))
@@ -220,8 +221,8 @@ def test_a_large_grid_with_holes_reports_its_errors(monkeypatch):
 def test_learning_begins_with_a_glimpse(monkeypatch):
     """A dense fit of some blocks of cells tells where to begin, and the climb on probes ends where the dense one does."""
     monkeypatch.setattr(grid_holes, "WHOLE", 100)
-    monkeypatch.setattr(grid_holes, "FEW", 10)
-    monkeypatch.setattr(grid_holes, "GLIMPSE", 90)
+    monkeypatch.setattr(grid_seen, "FEW", 10)
+    monkeypatch.setattr(initialise, "GLIMPSE", 90)
     monkeypatch.setattr(grid_holes, "LEARNING", grid_holes.LEARNING._replace(modes=60))
     grid = sg.Grid(np.linspace(0, 1, 24), np.linspace(0, 1, 20))
     rng = np.random.default_rng(2)
@@ -229,7 +230,7 @@ def test_learning_begins_with_a_glimpse(monkeypatch):
     y[rng.uniform(size=480) < 0.25] = np.nan
     gp = sg.GP(sg.SquaredExponential([0.5, 0.5]), sg.Gaussian(0.5))
     ours = gp.fit(grid, y, missing="infer", structure="kronecker")
-    places, some = ours.plan.engine.glimpse(ours.inputs, ours.data)
+    places, some = initialise.glimpse(ours.inputs, ours.data)
     assert 90 <= len(places) <= 93
     assert some.seen.all()
     np.testing.assert_array_equal(some.y[:, 0], [y[np.all(grid.points == x, axis=1)][0] for x in places.points])

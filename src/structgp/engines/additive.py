@@ -30,7 +30,7 @@ from ..structure.additive import Additive, Lines, additive, lines_of, terms_of
 from ..structure.base import No
 from ..structure.dense import covariance
 from .additive_splines import GivenFactors, Projected, bound, project, sparse_products, totals
-from .base import Cost, Engine
+from .base import Cost, Engine, Offer, form_by_shape
 
 LEFT_OUT = {1: 0.3, 2: 0.12, 3: 0.1, 4: 0.1}  # by number of states: see `intervals_for`
 CLOSE, CLOSE_PER_ROW = 1.0, 3e-4  # how far the bound may lie below the evidence, at all and for each row
@@ -121,18 +121,20 @@ class AdditiveEngine(Engine):
     structure: ClassVar[str] = "additive"
     accuracy: ClassVar[str] = "mean exact, evidence from below"
 
+    def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
+        form = form_by_shape(self, model.kernel, inputs)
+        if isinstance(form, No):
+            return form
+        engine = self.tuned(model, inputs, data)
+        N, L = len(inputs), len(terms_of(model.kernel))
+        F = L * splines.size(engine.intervals, 3)
+        cost = Cost(flops=N * (2 * F**2 + 2000 * L) + F**3, bytes=8 * (N * 40 * L + 6 * F**2), rows=N)
+        return Offer(engine, cost, note=f"{L} lines, {engine.intervals} spline intervals each", accuracy=self.accuracy)
+
     def form(self, kernel: Kernel, inputs: Inputs) -> Additive | No:
         return additive(kernel, inputs)
 
-    def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
-        N, L = len(inputs), len(terms_of(kernel))
-        F = L * splines.size(self.intervals, 3)
-        return Cost(flops=N * (2 * F**2 + 2000 * L) + F**3, bytes=8 * (N * 40 * L + 6 * F**2))
-
-    def note(self, kernel: Kernel) -> str:
-        return f"{len(terms_of(kernel))} lines, {self.intervals} spline intervals each"
-
-    def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> AdditiveEngine:
+    def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> AdditiveEngine:
         """As many knots as the shortest lengthscale asks for, and no fewer than there are."""
         if self.held:
             return self

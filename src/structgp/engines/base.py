@@ -1,22 +1,26 @@
-"""How it is computed: an algorithm that conditions a structure on sites."""
+"""How it is computed: an algorithm that conditions a structure on sites, and what it offers for a model and data."""
 
 from __future__ import annotations
 
 import abc
 import dataclasses
+import math
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from ..inputs.layouts import Inputs
+from ..inputs.layouts import Grid, Inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
 from ..posterior import Conditional, Model
 from ..sites import Marginals, Sites
 from ..structure.base import No, Structure
+
+NOT_NEEDED = No("there is a shorter way for these data")  # of algorithms that ask less of the data than these have
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,62 +29,51 @@ class Cost:
 
     flops: float
     bytes: float
+    rows: float = math.inf  # of the largest matrix that LAPACK gets: several threads pay for large ones only
 
 
-def draw(covariance: Float[Array, "M M"], key: Array, n: int) -> Float[Array, "M n"]:
-    """n draws from N(0, covariance), which may be singular."""
-    values, vectors = jnp.linalg.eigh(0.5 * (covariance + covariance.T))
-    return (vectors * jnp.sqrt(jnp.maximum(values, 0.0))) @ jax.random.normal(key, (len(covariance), n))
+@dataclasses.dataclass(frozen=True)
+class Offer:
+    """One algorithm with its static choices made: its cost and how right it is, or the reason why it does not apply."""
+
+    engine: Engine
+    cost: Cost | None = None
+    reason: str | None = None
+    note: str = ""
+    error: float = 0.0  # the largest of the covariance, in units of the prior variance
+    accuracy: str = "exact"
+    grain: float = 0.0  # how much of a log evidence is left to chance: climbing does not go after less
+
+    @property
+    def quality(self) -> str:
+        """Whether the answer is exact, and how far the covariance is off if it is not."""
+        return f"approximate (covariance error {self.error:.1e})" if self.error else self.accuracy
+
+    def __str__(self) -> str:
+        if self.cost is None:
+            return f"{self.engine.name:<10} no: {self.reason}"
+        cost = f"{self.engine.name:<10} {self.quality}   {units(self.cost.flops, 'flop'):>9}   {units(self.cost.bytes, 'B'):>7}"
+        return f"{cost}   {self.note}" if self.note else cost
 
 
 class Engine(eqx.Module):
-    """One algorithm for one form of the prior."""
+    """One algorithm for one form of the prior. Its fields are static choices, which `tuned` makes."""
 
     name: ClassVar[str]
     structure: ClassVar[str]
-    any_sign: ClassVar[bool] = False  # whether precisions may be negative, as where a likelihood is not log-concave
+    takes_unseen_rows: ClassVar[bool] = False  # they change nothing, exactly, so that rows may come in a few sizes
+
+    @abc.abstractmethod
+    def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
+        """What this algorithm takes here, by shapes alone, or why it does not apply; without data, as if all were seen."""
 
     @abc.abstractmethod
     def form(self, kernel: Kernel, inputs: Inputs) -> Structure | No:
         """The prior in the form that this algorithm uses, or why it has none."""
 
-    @abc.abstractmethod
-    def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
-        """What one evaluation takes, by shapes alone."""
-
-    def note(self, kernel: Kernel) -> str:
-        """A few words for the plan."""
-        return ""
-
-    def error(self, kernel: Kernel) -> float:
-        """The largest error of the covariance in units of the prior variance: 0 for an exact algorithm."""
-        return 0.0
-
-    @property
-    def accuracy(self) -> str:
-        """How right the answers are, for the plan."""
-        return "exact"
-
-    @property
-    def grain(self) -> float:
-        """How much of a log evidence is left to chance: climbing does not go after less."""
-        return 0.0
-
-    def matrix_rows(self, inputs: Inputs) -> int:
-        """The rows of the largest matrix that LAPACK gets: several threads pay for large ones only."""
-        return len(inputs)
-
-    def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> Engine:
+    def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> Engine:
         """This algorithm with its static choices made for these values (on the host, cheaply); most have none to make."""
         return self
-
-    def takes_unseen_rows(self, signed: bool) -> bool:
-        """Whether rows that were not seen change nothing, exactly, so that rows may come in a few sizes."""
-        return False
-
-    def glimpse(self, inputs: Inputs, data: Data) -> tuple[Inputs, Data] | None:
-        """Some of the data, by which a costly climb finds out where to begin; None where it begins with all of them."""
-        return None
 
     def shared(self, data: Data) -> Data:
         """The data, with what all observations have in common said once where this algorithm knows of it."""
@@ -93,10 +86,6 @@ class Engine(eqx.Module):
         Of natural sites log|I + KW| and hᵀ(K⁻¹ + W)⁻¹h.
         """
 
-    def prepared(self, structure: Any, signed: bool) -> Any:
-        """The form with what `marginals` would otherwise compute at every call; `signed` sites may have w < 0."""
-        return structure
-
     def marginals(self, structure: Any, sites: Sites) -> Marginals:
         """What natural sites leave of the process at their own places; NaN where they leave no density."""
         raise NotImplementedError(f"the {self.name} engine has no marginals for observations that are not Gaussian")
@@ -104,3 +93,54 @@ class Engine(eqx.Module):
     @abc.abstractmethod
     def condition(self, structure: Any, sites: Sites) -> Conditional:
         """The process given the sites."""
+
+
+def form_by_shape(engine: Engine, kernel: Kernel, inputs: Inputs) -> Any:
+    """The form by shapes alone: nothing is computed."""
+    found: list[Structure | No] = []
+    jax.eval_shape(lambda: found.append(engine.form(kernel, inputs)))
+    return found[0]
+
+
+def first_no(*answers: Any) -> No | None:
+    """The first refusal among some answers."""
+    return next((answer for answer in answers if isinstance(answer, No)), None)
+
+
+def gaussian(model: Model, data: Data | None) -> bool:
+    """Whether the observations are their own sites, as far as is known."""
+    return hasattr(model.likelihood, "noise") and (data is None or data.weight is None)
+
+
+def not_gaussian(model: Model, data: Data | None) -> No | None:
+    """Why sites would have to be found."""
+    return not_concave(model) or (None if gaussian(model, data) else No("the observations are not Gaussian"))
+
+
+def not_concave(model: Model) -> No | None:
+    """Why sites may have negative precisions."""
+    if model.likelihood.log_concave:
+        return None
+    return No(f"{type(model.likelihood).__name__} is not log-concave, so that factors may be negative")
+
+
+def not_alike(inputs: Inputs, data: Data | None) -> No | None:
+    """Why places were not all seen with one noise level, as far as is known."""
+    if isinstance(inputs, Grid) and not inputs.complete:
+        return No("some cells are missing")
+    if data is None or (np.all(data.seen) and np.ptp(np.asarray(data.noise)) == 0):
+        return None
+    what = "cells" if isinstance(inputs, Grid) else "times"
+    return No(f"some {what} have no value, or a noise of their own")
+
+
+def draw(covariance: Float[Array, "M M"], key: Array, n: int) -> Float[Array, "M n"]:
+    """n draws from N(0, covariance), which may be singular."""
+    values, vectors = jnp.linalg.eigh(0.5 * (covariance + covariance.T))
+    return (vectors * jnp.sqrt(jnp.maximum(values, 0.0))) @ jax.random.normal(key, (len(covariance), n))
+
+
+def units(value: float, unit: str) -> str:
+    """A number with a prefix: 42 kflop, 20 kB."""
+    power = min(int(math.log10(max(value, 1.0)) // 3), 6)
+    return f"{value / 1000**power:.3g} {['', 'k', 'M', 'G', 'T', 'P', 'E'][power]}{unit}"

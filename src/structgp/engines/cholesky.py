@@ -11,14 +11,18 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..inputs.layouts import Inputs
+from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
 from ..linalg.dense import factors
 from ..linalg.dense.cholesky import cholesky_update, factorise, log_det_and_gram, log_sum
-from ..posterior import Conditional
+from ..posterior import Conditional, Model
 from ..sites import Marginals, Sites
+from ..structure.base import No
 from ..structure.dense import Dense, covariance, dense, variances
 from ..structure.derivatives import derivative_covariance, derivative_variances
-from .base import Cost, Engine, draw
+from .base import NOT_NEEDED, Cost, Engine, Offer, draw, not_concave
+
+LARGEST = 30_000  # rows of which the whole covariance matrix can be had
 
 
 class CholeskyConditional(Conditional):
@@ -161,43 +165,62 @@ class RootConditional(Conditional):
         return Ks @ self.alpha, jnp.maximum(prior - jnp.sum(U * U, axis=0) + jnp.sum(V * V, axis=0), 0.0)
 
 
+def cost_of_matrix(rows: int, dimension: int) -> Cost:
+    """What the covariance matrix of so many rows takes."""
+    return Cost(flops=rows**3 + rows**2 * (5 * dimension + 50), bytes=3 * 8 * rows**2, rows=rows)
+
+
 class Cholesky(Engine):
     """Any kernel on any inputs, exactly."""
 
     name: ClassVar[str] = "Cholesky"
     structure: ClassVar[str] = "dense"
-    any_sign: ClassVar[bool] = True
+    takes_unseen_rows: ClassVar[bool] = True
+
+    def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
+        return NOT_NEEDED if not_concave(model) else Offer(self, cost_of_matrix(len(inputs), inputs.dimension))
 
     def form(self, kernel: Kernel, inputs: Inputs) -> Dense:
         return dense(kernel, inputs)
 
-    def takes_unseen_rows(self, signed: bool) -> bool:
-        return not signed  # sites of any sign need a factor of K itself, which repeated places leave without one
-
-    def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
-        N = len(inputs)
-        return Cost(flops=N**3 + N**2 * (5 * inputs.dimension + 50), bytes=3 * 8 * N**2)
-
     def log_det_and_gram(self, structure: Dense, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         K = structure.matrix()
         if sites.natural:
-            return factors.log_det_and_gram(K, sites.precision, sites.shift, sites.signed)
+            return factors.log_det_and_gram(K, sites.precision, sites.shift)
         return log_det_and_gram(K, sites.precision, sites.targets)
 
-    def prepared(self, structure: Dense, signed: bool) -> Dense:
-        K = structure.matrix()
-        return Dense(structure.kernel, structure.X, K, factors.root(K) if signed else None)
-
     def marginals(self, structure: Dense, sites: Sites) -> Marginals:
-        ready = self.prepared(structure, sites.signed) if structure.K is None else structure
-        return Marginals(*factors.solve(ready.matrix(), sites.precision, sites.shift, ready.root)[:4])
+        return Marginals(*factors.solve(structure.matrix(), sites.precision, sites.shift)[:4])
 
-    def condition(self, structure: Dense, sites: Sites) -> CholeskyConditional | RootConditional:
-        if sites.signed:
-            return RootConditional.given(structure, sites)
+    def condition(self, structure: Dense, sites: Sites) -> CholeskyConditional:
         K = structure.matrix()
         L, jitter = factorise(K, sites.precision)
         if sites.natural:
             alpha = factors.solve(K, sites.precision, sites.shift).alpha
             return CholeskyConditional(structure.kernel, structure.X, sites, L, alpha, jitter)
         return _conditional(structure.kernel, structure.X, sites, L, jitter)
+
+
+class SignedCholesky(Engine):
+    """The same for sites of any sign, through a root of the covariance."""
+
+    name: ClassVar[str] = "Cholesky"
+    structure: ClassVar[str] = "dense"
+
+    def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
+        if not not_concave(model):
+            return NOT_NEEDED
+        return Offer(self, cost_of_matrix(len(inputs), inputs.dimension), note="factors of any sign, by a root of the matrix")
+
+    def form(self, kernel: Kernel, inputs: Inputs) -> Dense:
+        return dense(kernel, inputs)
+
+    def log_det_and_gram(self, structure: Dense, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        return factors.log_det_and_gram(structure.matrix(), sites.precision, sites.shift, True)
+
+    def marginals(self, structure: Dense, sites: Sites) -> Marginals:
+        ready = structure.computed(signed=True) if structure.root is None else structure
+        return Marginals(*factors.solve(ready.matrix(), sites.precision, sites.shift, ready.root)[:4])
+
+    def condition(self, structure: Dense, sites: Sites) -> RootConditional:
+        return RootConditional.given(structure, sites)

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from ..inputs.layouts import Grid, Inputs
@@ -18,9 +17,10 @@ from ..sites import Sites
 from ..structure.base import No
 from ..structure.dense import covariance
 from ..structure.kronecker import Kronecker, kronecker
-from .base import Cost, Engine, draw
-from .grid_holes import Krylov
-from .grids import GridConditional, contract, cross, every_cell, factor_sizes, joint_draws, layout, row_numbers, rows_of
+from .base import Cost, Engine, Offer, draw, first_no, form_by_shape, not_alike, not_gaussian
+from .grids import GridConditional, contract, cross, every_cell, joint_draws, layout, row_numbers, rows_of
+
+ONE_NOISE = "one noise level in all cells; else Krylov"  # said while the data are not known
 
 
 class EigenConditional(GridConditional):
@@ -86,29 +86,23 @@ class EigenConditional(GridConditional):
 
 
 class Eigen(Engine):
-    """Kernels that factor over the axes of a grid. Holes and unequal noise are left to `Krylov`."""
+    """Kernels that factor over the axes of a grid, all cells of it seen with one noise level."""
 
     name: ClassVar[str] = "Eigen"
     structure: ClassVar[str] = "kronecker"
 
+    def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
+        form = form_by_shape(self, model.kernel, inputs)
+        no = first_no(form, not_gaussian(model, data), not_alike(inputs, data))
+        if no:
+            return no
+        sizes, N = form.sizes, len(inputs)
+        flops = sum(15 * G**3 + 10 * N * G for G in sizes) + 60 * N
+        cost = Cost(flops, bytes=8 * (8 * N + sum(6 * G**2 for G in sizes)), rows=0)
+        return Offer(self, cost, note=ONE_NOISE if data is None else "")
+
     def form(self, kernel: Kernel, inputs: Inputs) -> Kronecker | No:
         return kronecker(kernel, inputs)
-
-    def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
-        sizes, N = factor_sizes(kernel, inputs), len(inputs)
-        return Cost(flops=sum(15 * G**3 + 10 * N * G for G in sizes) + 60 * N, bytes=8 * (8 * N + sum(6 * G**2 for G in sizes)))
-
-    def note(self, kernel: Kernel) -> str:
-        return "one noise level in all cells; else Krylov"
-
-    def matrix_rows(self, inputs: Inputs) -> int:
-        return 0
-
-    def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> Engine:
-        """Itself while all cells are seen equally well, as far as is known, and otherwise the engine for all other cases."""
-        if not isinstance(inputs, Grid) or (inputs.complete and (data is None or _uniform(model, data))):
-            return self
-        return Krylov().specialised(model, inputs, data)
 
     def log_det_and_gram(self, structure: Kronecker, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         matrices = tuple(kron.joined(structure.matrices()))
@@ -127,9 +121,3 @@ class Eigen(Engine):
 def noise_of(sites: Sites) -> Float[Array, ""]:
     """The one noise variance of equal sites; the mean lets the derivative reach all of them."""
     return 1 / jnp.mean(sites.precision)
-
-
-def _uniform(model: Model, data: Data) -> bool:
-    """Whether all cells were seen with one noise level."""
-    equal = data.weight is None or np.ptp(data.weight) == 0
-    return hasattr(model.likelihood, "noise") and bool(np.all(data.seen)) and np.ptp(np.asarray(data.noise)) == 0 and equal

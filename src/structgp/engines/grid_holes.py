@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..inputs.layouts import Grid, Inputs, as_inputs
+from ..inputs.layouts import Grid, Inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
 from ..linalg.dense.cholesky import log_sum
@@ -27,9 +27,9 @@ from ..sites import Marginals, Sites
 from ..structure.base import No
 from ..structure.dense import covariance
 from ..structure.kronecker import Kronecker, kronecker
-from .base import Cost, Engine, draw
-from .grid_seen import FEW, SeenCells
-from .grids import GridConditional, contract, cross, every_cell, factor_sizes, joint_draws, layout, rows_of
+from .base import NOT_NEEDED, Cost, Engine, Offer, draw, first_no, form_by_shape, gaussian, not_alike, not_concave
+from .grid_seen import FEW
+from .grids import GridConditional, contract, cross, every_cell, joint_draws, layout, rows_of
 
 WHOLE = 2500  # cells up to which the preconditioner is the whole matrix
 LEARNING = two_levels.Effort(modes=1000, probes=4)
@@ -37,8 +37,6 @@ FINAL = {"modes": 2000, "probes": 8}  # what is spent on top when the parameters
 EXACT = 200  # places up to which each variance is solved for
 CHECKED = 16  # cells that tell how good the quick variances are
 GRAIN = 0.1  # the same probes throughout make a smooth function, but not quite that of its gradient
-GLIMPSE = 1200  # cells of which a dense fit tells where to begin a climb
-BLOCK = 2  # cells along each side of the blocks that these come in
 STEPS = 12  # of conjugate gradients, typically
 
 
@@ -159,55 +157,39 @@ class Krylov(Engine):
     name: ClassVar[str] = "Krylov"
     structure: ClassVar[str] = "kronecker"
 
-    def form(self, kernel: Kernel, inputs: Inputs) -> Kronecker | No:
-        return kronecker(kernel, inputs)
-
     @property
     def accuracy(self) -> str:
+        """How right the answers are."""
         return "exact" if self.whole else f"to {self.effort.tolerance:.0e}"
 
-    @property
-    def grain(self) -> float:
-        return 0.0 if self.whole else GRAIN
+    def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
+        form = form_by_shape(self, model.kernel, inputs)
+        no = first_no(form, not_concave(model))
+        if no:
+            return no
+        if gaussian(model, data) and not not_alike(inputs, data):
+            return NOT_NEEDED
+        engine = self.tuned(model, inputs, data)
+        if engine.whole:
+            return Offer(engine, engine.cost(form.sizes))
+        note = f"evidence with a standard error, by {engine.effort.probes} probes; more at the end"
+        return Offer(engine, engine.cost(form.sizes), note=note, accuracy=engine.accuracy, grain=GRAIN)
 
-    def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
-        sizes = factor_sizes(kernel, inputs)
+    def cost(self, sizes: tuple[int, ...]) -> Cost:
+        """What a grid takes whose factors have so many places; a matrix of few cells, which is exact, goes first."""
         N, r = math.prod(sizes), min(self.effort.modes, math.prod(sizes))
         block = 2 * min(self.effort.numbers, N * r) * max(sizes) + 2 * r**3
         solves = (1 + self.effort.probes) * STEPS * (4 * N * sum(sizes) + 4 * r**2)
         numbers = min(self.effort.numbers, N * r) + 6 * r**2 + (12 + 3 * self.effort.probes) * N
-        return Cost(flops=sum(25 * G**3 for G in sizes) + block + solves, bytes=8 * numbers)
+        flops = sum(25 * G**3 for G in sizes) + block + solves
+        return Cost(flops if self.whole else max(flops, 2 * FEW**3), bytes=8 * numbers, rows=0)
 
-    def note(self, kernel: Kernel) -> str:
-        return "" if self.whole else f"evidence with a standard error, by {self.effort.probes} probes; more at the end"
+    def form(self, kernel: Kernel, inputs: Inputs) -> Kronecker | No:
+        return kronecker(kernel, inputs)
 
-    def matrix_rows(self, inputs: Inputs) -> int:
-        return 0
-
-    def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> Engine:
-        if not isinstance(inputs, Grid):
-            return self
-        cells = math.prod(inputs.shape)
-        if cells <= WHOLE:
-            return Krylov(LEARNING._replace(modes=cells, probes=0), whole=True)
-        gaussian = data is not None and hasattr(model.likelihood, "noise")
-        few = gaussian and int(np.sum(data.seen)) <= FEW  # type: ignore[union-attr]
-        return SeenCells(int(np.sum(data.seen))) if few else Krylov()  # type: ignore[union-attr]
-
-    def glimpse(self, inputs: Inputs, data: Data) -> tuple[Inputs, Data] | None:
-        """Small blocks of cells all over the grid: their neighbours tell short lengthscales, their distances long ones."""
-        if self.whole:
-            return None
-        assert isinstance(inputs, Grid)
-        seen = np.flatnonzero(data.seen)
-        cells = seen if inputs.cells is None else np.asarray(inputs.cells)[seen]
-        blocks = np.stack(np.unravel_index(cells, inputs.shape)) // BLOCK
-        _, number, sizes = np.unique(np.ravel_multi_index(tuple(blocks), inputs.shape), return_inverse=True, return_counts=True)
-        order = np.random.default_rng(0).permutation(len(sizes))
-        taken = order[: 1 + np.searchsorted(np.cumsum(sizes[order]), GLIMPSE)]
-        rows = seen[np.isin(number, taken)]
-        some = jax.tree.map(lambda values: np.asarray(values)[rows], data)
-        return as_inputs(np.asarray(inputs.points)[rows]), some
+    def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> Krylov:
+        cells = math.prod(inputs.shape) if isinstance(inputs, Grid) else len(inputs)
+        return Krylov(LEARNING._replace(modes=cells, probes=0), whole=True) if cells <= WHOLE else Krylov()
 
     def log_det_and_gram(self, structure: Kronecker, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         w, h = _on_cells(structure, sites)
@@ -233,8 +215,7 @@ class Krylov(Engine):
 
 def _on_cells(structure: Kronecker, sites: Sites) -> tuple[Float[Array, " _"], Float[Array, " C *sizes"]]:
     """The precisions and the shifts over the grid."""
-    if sites.signed:
-        raise ValueError("factors that may be negative cannot be had on a large grid: structure='dense' takes them")
+    assert not sites.signed, "the plan leaves such sites to other algorithms"
     return structure.to_grid(sites.precision[:, None])[0], structure.to_grid(sites.shift)
 
 

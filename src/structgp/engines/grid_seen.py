@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -9,17 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..inputs.layouts import Inputs
+from ..inputs.layouts import Grid, Inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
 from ..posterior import Conditional, Model
 from ..sites import Sites
 from ..structure.base import No
 from ..structure.dense import Dense, dense
-from .base import Cost, Engine
-from .cholesky import Cholesky
+from .base import NOT_NEEDED, Engine, Offer, gaussian
+from .cholesky import Cholesky, cost_of_matrix
 
-FEW = 2000  # cells up to which their covariance matrix is the shortest way
+MANY = 2500  # places of which all are not taken together without need
+FEW = 2000  # places up to which their covariance matrix is the shortest way
 
 
 class SeenConditional(Conditional):
@@ -65,23 +67,24 @@ class SeenConditional(Conditional):
 class SeenCells(Engine):
     """Any kernel where few of many places were seen, exactly."""
 
-    seen: int = eqx.field(static=True)
+    seen: int = eqx.field(static=True, default=0)
 
     name: ClassVar[str] = "Cholesky"
     structure: ClassVar[str] = "kronecker"
 
-    def form(self, kernel: Kernel, inputs: Inputs) -> Dense | No:
+    def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
+        places = math.prod(inputs.shape) if isinstance(inputs, Grid) else len(inputs)
+        engine = self.tuned(model, inputs, data)
+        if not gaussian(model, data) or places <= MANY or not 0 < engine.seen <= FEW:
+            return NOT_NEEDED
+        cost = cost_of_matrix(engine.seen, inputs.dimension)
+        return Offer(engine, cost, note=f"of the {engine.seen} cells that were seen")
+
+    def form(self, kernel: Kernel, inputs: Inputs) -> Dense:
         return dense(kernel, inputs)
 
-    def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
-        n = self.seen
-        return Cost(flops=n**3 + n**2 * (5 * inputs.dimension + 50), bytes=3 * 8 * n**2)
-
-    def note(self, kernel: Kernel) -> str:
-        return f"of the {self.seen} cells that were seen"
-
-    def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> SeenCells:
-        return self if data is None else SeenCells(int(np.sum(data.seen)))
+    def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> SeenCells:
+        return SeenCells(len(inputs) if data is None else int(np.sum(data.seen)))
 
     def log_det_and_gram(self, structure: Dense, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         _, inner, there = self._seen(structure, sites)

@@ -7,6 +7,7 @@ along a line at O(N), with the chains side by side in one state.
 from __future__ import annotations
 
 import abc
+import dataclasses
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -24,7 +25,8 @@ from ..posterior import Model
 from ..structure.base import No, Structure
 from ..structure.dense import covariance, variances
 from ..structure.state_space import Where, chain_of, harmonics_of, state_space
-from .base import Cost, Engine, draw
+from .base import Cost, Engine, Offer, draw, form_by_shape
+from .kalman import cost_of_chain
 
 
 class CoupledSites(eqx.Module):
@@ -60,8 +62,7 @@ class CoupledEngine(Engine):
 
     latents: int = eqx.field(static=True, default=0)
 
-    def takes_unseen_rows(self, signed: bool) -> bool:
-        return True
+    takes_unseen_rows: ClassVar[bool] = True
 
     @abc.abstractmethod
     def marginals(self, structure: Any, sites: Any) -> Any:
@@ -82,6 +83,9 @@ class SeveralDense(Structure):
     def matrices(self) -> Float[Array, "C N N"]:
         """The covariance of each latent among the places."""
         return between(self.kernels, self.X, self.X) if self.K is None else self.K
+
+    def computed(self, signed: bool) -> SeveralDense:
+        return SeveralDense(self.kernels, self.X, self.matrices())
 
 
 def between(kernels: tuple[Kernel, ...], X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "C N M"]:
@@ -130,21 +134,16 @@ class CoupledCholesky(CoupledEngine):
     name: ClassVar[str] = "Cholesky"
     structure: ClassVar[str] = "dense"
 
-    def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> CoupledCholesky:
-        return CoupledCholesky(model.likelihood.latents)
+    def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
+        N, C = len(inputs), model.likelihood.latents
+        flops = 3 * C * N**3 + C * N**2 * (5 * inputs.dimension + 50)
+        return Offer(CoupledCholesky(C), Cost(flops, bytes=5 * C * 8 * N**2, rows=N), note=f"{C} latents")
 
     def form(self, kernel: Any, inputs: Inputs) -> SeveralDense:
         return SeveralDense(kernels_of(kernel, self.latents), jnp.asarray(inputs.points))
 
-    def cost(self, kernel: Any, inputs: Inputs) -> Cost:
-        N, C = len(inputs), self.latents
-        return Cost(flops=3 * C * N**3 + C * N**2 * (5 * inputs.dimension + 50), bytes=5 * C * 8 * N**2)
-
-    def note(self, kernel: Any) -> str:
-        return f"{self.latents} latents"
-
-    def prepared(self, structure: SeveralDense, signed: bool) -> SeveralDense:
-        return SeveralDense(structure.kernels, structure.X, structure.matrices())
+    def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> CoupledCholesky:
+        return CoupledCholesky(model.likelihood.latents)
 
     def marginals(self, structure: SeveralDense, sites: Any) -> Any:
         return coupled.marginals(structure.matrices(), sites.a, sites.shift)
@@ -234,9 +233,14 @@ class CoupledKalman(CoupledEngine):
     name: ClassVar[str] = "Kalman"
     structure: ClassVar[str] = "markov"
 
-    def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> CoupledKalman:
-        latents = model.likelihood.latents
-        return CoupledKalman(latents, max(harmonics_of(kernel) for kernel in kernels_of(model.kernel, latents)))
+    def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
+        engine = self.tuned(model, inputs, data)
+        form = form_by_shape(engine, model.kernel, inputs)
+        if isinstance(form, No):
+            return form
+        D = form.chain.size
+        cost = dataclasses.replace(cost_of_chain(len(inputs), D), rows=0)
+        return Offer(engine, cost, note=f"{engine.latents} latents, {D} states")
 
     def form(self, kernel: Any, inputs: Inputs) -> SeveralChains | No:
         kernels = kernels_of(kernel, self.latents)
@@ -248,15 +252,9 @@ class CoupledKalman(CoupledEngine):
         chain = kalman_coupled.Stacked(*(part.chain for part in parts))  # type: ignore[union-attr, arg-type]
         return SeveralChains(kernels, chain, jnp.asarray(inputs.t), jnp.asarray(inputs.order), jnp.asarray(inputs.rank))
 
-    def cost(self, kernel: Any, inputs: Inputs) -> Cost:
-        D, N = self._size(kernel), len(inputs)
-        return Cost(flops=N * (20 * D**3 + 100), bytes=8 * N * (4 * D**2 + 10))
-
-    def note(self, kernel: Any) -> str:
-        return f"{self.latents} latents, {self._size(kernel)} states"
-
-    def matrix_rows(self, inputs: Inputs) -> int:
-        return 0
+    def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> CoupledKalman:
+        latents = model.likelihood.latents
+        return CoupledKalman(latents, max(harmonics_of(kernel) for kernel in kernels_of(model.kernel, latents)))
 
     def marginals(self, structure: SeveralChains, sites: Any) -> Any:
         a, h = (part[structure.order] for part in (sites.a, sites.shift))
@@ -270,11 +268,6 @@ class CoupledKalman(CoupledEngine):
         sites = jax.tree.map(lambda part: part[structure.order], sites)
         smoothed, _ = kalman_coupled.smooth(structure.chain, structure.t, sites.a, sites.shift)
         return CoupledKalmanConditional(structure.kernels, structure.t, sites, smoothed, self)
-
-    def _size(self, kernel: Any) -> int:
-        at = Where(jnp.zeros(()), jnp.zeros(()), self.harmonics)
-        chains = jax.eval_shape(lambda prior: [chain_of(one, at) for one in kernels_of(prior, self.latents)], kernel)
-        return sum(chain.size for chain in chains)
 
 
 SEVERAL: tuple[Engine, ...] = (CoupledKalman(), CoupledCholesky())

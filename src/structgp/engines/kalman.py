@@ -32,7 +32,7 @@ from ..structure.state_space import (
     started_at,
     state_space,
 )
-from .base import Cost, Engine, draw
+from .base import Cost, Engine, Offer, draw, form_by_shape, gaussian
 
 LOW_NOISE = 1e-4  # noise below this part of the prior variance asks for the form without cancellation
 MANY = 4  # draws from which on sampling backwards is faster than smoothing a prior draw for each
@@ -182,7 +182,7 @@ def _rows(chain: chains.Chain, part: int | None, x: Float[Array, " M"]) -> Float
 class Kalman(Engine):
     """Kernels with a finite state, along a line.
 
-    The fields are static choices that `specialised` makes from the values at hand: how many harmonics a periodic kernel needs,
+    The fields are static choices that `tuned` makes from the values at hand: how many harmonics a periodic kernel needs,
     whether low noise asks for the form without cancellation, after how many steps the gain settles on a regular series (0: it
     is not used) and how many blocks of such a series need exact steps, whether nothing is missing and all noise is alike, and
     whether places are joined in parallel, as on a GPU. `approximate` names what stands in for kernels without a finite state,
@@ -199,30 +199,26 @@ class Kalman(Engine):
 
     name: ClassVar[str] = "Kalman"
     structure: ClassVar[str] = "markov"
-    any_sign: ClassVar[bool] = True
+    takes_unseen_rows: ClassVar[bool] = True
+
+    def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
+        form = form_by_shape(self.tuned(model, inputs), model.kernel, inputs)
+        if isinstance(form, No):
+            return form
+        engine = self.tuned(model, inputs, data)
+        D, N = form.chain.size, len(inputs)
+        has_periodic = smallest_period_lengthscale(model.kernel) < np.inf
+        periodic = f", periodic parts by {engine.harmonics} harmonics (covariance error below 1e-12)" if has_periodic else ""
+        error = covariance_error(model.kernel, self.approximate) if self.approximate else 0.0
+        cost = cost_of_chain(N, D)
+        return Offer(engine, cost, note=f"{D} state{'s' if D > 1 else ''}{periodic}", error=error)
 
     def form(self, kernel: Kernel, inputs: Inputs) -> StateSpace | No:
         return state_space(approximated(kernel, self.approximate), inputs, self.harmonics)
 
-    def takes_unseen_rows(self, signed: bool) -> bool:
-        return True
-
-    def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
-        D, N = self._size(kernel), len(inputs)
-        return Cost(flops=N * (20 * D**3 + 100), bytes=8 * N * (4 * D**2 + 10))
-
-    def note(self, kernel: Kernel) -> str:
-        D = self._size(kernel)
-        has_periodic = smallest_period_lengthscale(kernel) < np.inf
-        periodic = f", periodic parts by {self.harmonics} harmonics (covariance error below 1e-12)" if has_periodic else ""
-        return f"{D} state{'s' if D > 1 else ''}{periodic}"
-
-    def error(self, kernel: Kernel) -> float:
-        return covariance_error(kernel, self.approximate) if self.approximate else 0.0
-
-    def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> Kalman:
+    def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> Kalman:
         choices: dict[str, Any] = {"harmonics": harmonics_of(model.kernel), "parallel": jax.default_backend() == "gpu"}
-        if data is not None and isinstance(inputs, Times) and hasattr(model.likelihood, "noise"):
+        if data is not None and isinstance(inputs, Times) and gaussian(model, data):
             choices |= _choices_for_noise(model, inputs, data, self.approximate, **choices)
         elif data is not None and isinstance(inputs, Times) and np.isfinite(model.likelihood.largest_precision):
             sharpest = model.likelihood.largest_precision * (1.0 if data.weight is None else np.max(data.weight))
@@ -284,9 +280,10 @@ class Kalman(Engine):
             return kalman_regular.evidence(chain, gap, w[0] if alike else w, T, settle=self.settle, exact=self.exact)
         return kalman.evidence(chain, gaps, w, T, accurate=self.accurate)
 
-    def _size(self, kernel: Kernel) -> int:
-        at = Where(jnp.zeros(()), jnp.zeros(()), self.harmonics)
-        return jax.eval_shape(lambda kernel: chain_of(approximated(kernel, self.approximate), at), kernel).size
+
+def cost_of_chain(N: int, D: int) -> Cost:
+    """What a filter of D states takes along N places."""
+    return Cost(flops=N * (20 * D**3 + 100), bytes=8 * N * (4 * D**2 + 10), rows=N)
 
 
 def _choices_for_noise(

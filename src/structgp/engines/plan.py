@@ -3,48 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-
-import jax
 
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
-from ..kernels.algebra import Kernel
 from ..posterior import Model
 from ..structure.approximate import NAMES
-from ..structure.base import No, Structure
-from .base import Cost, Engine
-from .cholesky import Cholesky
+from ..structure.base import No
+from .base import NOT_NEEDED, Engine, Offer, form_by_shape
+from .cholesky import LARGEST, Cholesky, SignedCholesky
 from .eigen import Eigen
+from .grid_holes import Krylov
+from .grid_seen import SeenCells
 from .independent import SEVERAL
 from .kalman import Kalman
-from .space_time import SpaceTimeChains
+from .space_time import JointChain, SpaceTimeChains
 from .toeplitz import FourierToeplitz
 from .toeplitz_grid import ToeplitzLines
+from .toeplitz_holes import FourierHoles
 
-ENGINES: tuple[Engine, ...] = (Kalman(), Eigen(), SpaceTimeChains(), ToeplitzLines(), FourierToeplitz(), Cholesky())
-
-
-@dataclasses.dataclass(frozen=True)
-class Offer:
-    """One algorithm: its cost, or the reason why it does not apply."""
-
-    engine: Engine
-    cost: Cost | None = None
-    reason: str | None = None
-    note: str = ""
-    error: float = 0.0
-
-    @property
-    def quality(self) -> str:
-        """Whether the answer is exact, and how far the covariance is off if it is not."""
-        return f"approximate (covariance error {self.error:.1e})" if self.error else self.engine.accuracy
-
-    def __str__(self) -> str:
-        if self.cost is None:
-            return f"{self.engine.name:<10} no: {self.reason}"
-        cost = f"{self.engine.name:<10} {self.quality}   {units(self.cost.flops, 'flop'):>9}   {units(self.cost.bytes, 'B'):>7}"
-        return f"{cost}   {self.note}" if self.note else cost
+# Of one structure the most general algorithm stands last: its reasons are the ones to give.
+ENGINES: tuple[Engine, ...] = (
+    Kalman(),
+    Eigen(),
+    SeenCells(),
+    Krylov(),
+    SpaceTimeChains(),
+    JointChain(),
+    ToeplitzLines(),
+    FourierToeplitz(),
+    FourierHoles(),
+    SignedCholesky(),
+    Cholesky(),
+)
+WIDER = {"space-time": "kronecker"}  # what stands in for a structure that the prior has, but no algorithm for these data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,75 +45,105 @@ class Plan:
     offers: tuple[Offer, ...]
 
     @property
+    def chosen(self) -> Offer:
+        """What is taken up."""
+        return self.offers[0]
+
+    @property
     def engine(self) -> Engine:
         """The algorithm that runs."""
-        return self.offers[0].engine
+        return self.chosen.engine
 
-    def given(self, model: Model, inputs: Inputs, data: Data) -> Plan:
-        """The plan once the data are known, which may ask for another version of the chosen algorithm."""
-        engine = self.engine.specialised(model, inputs, data)
-        first = self.offers[0] if type(engine) is type(self.engine) else _offer(engine, model, inputs)
-        return Plan((first, *self.offers[1:]))
+    @property
+    def rows(self) -> float:
+        """The rows of the largest matrix that LAPACK gets."""
+        return self.chosen.cost.rows if self.chosen.cost else 0
+
+    def run_by(self, engine: Engine) -> Plan:
+        """The same plan with the static choices that were made when it was carried out."""
+        return Plan((dataclasses.replace(self.chosen, engine=engine), *self.offers[1:]))
+
+    def tuned(self, model: Model, inputs: Inputs, data: Data) -> Plan:
+        """The same algorithm for other values of the parameters: its static choices made anew."""
+        offer = self.engine.offer(model, inputs, data)
+        if isinstance(offer, No):  # it was chosen for other values, and is kept
+            return self.run_by(self.engine.tuned(model, inputs, data))
+        return Plan((offer, *self.offers[1:]))
 
     def __str__(self) -> str:
-        return "\n".join(str(offer) for offer in self.offers)
+        reasons = [(offer.engine.structure, offer.reason) for offer in self.offers]
+        again = lambda i: reasons[i][1] == NOT_NEEDED.reason or reasons[i] in reasons[:i]  # said once for each structure
+        return "\n".join(str(offer) for i, offer in enumerate(self.offers) if offer.cost or not again(i))
 
     __repr__ = __str__
 
 
-def plan(model: Model, inputs: Inputs, structure: str = "auto", approximate: str | None = None) -> Plan:
-    """Compare the algorithms for a model on inputs: the cheapest first, or the one for the structure that is asked for.
+def plan(
+    model: Model, inputs: Inputs, structure: str = "auto", approximate: str | None = None, data: Data | None = None
+) -> Plan:
+    """Compare the algorithms for a model on inputs and data: the cheapest first, or that for the structure asked for.
 
-    `approximate` names what may stand in for kernels without a finite state; asked for by name, it is taken, or refused.
+    Without data all places are taken to be seen equally well. `approximate` names what may stand in for kernels without a
+    finite state; asked for by name, it is taken, or refused.
     """
     if approximate is not None:
-        return _approximate_plan(model, inputs, structure, approximate)
+        return _approximate_plan(model, inputs, structure, approximate, data)
     engines = ENGINES if model.likelihood.latents == 1 else SEVERAL
-    offers = [_offer(engine.specialised(model, inputs), model, inputs) for engine in engines]
-    known = [engine.structure for engine in engines]
+    known = list(dict.fromkeys(engine.structure for engine in engines))
     if structure not in ("auto", *known):
         raise ValueError(f"structure must be 'auto' or one of {known}, got {structure!r}")
+    offers = sorted((_answer(engine, model, inputs, data) for engine in engines), key=_flops)
     if structure != "auto":
-        asked = offers[known.index(structure)]
-        if asked.reason:
-            raise ValueError(f"structure={structure!r} cannot be had: {asked.reason}; structure='auto' takes the best that can")
-        return Plan((asked, *(offer for offer in offers if offer is not asked)))
-    cost = lambda offer: offer.cost.flops if offer.cost else float("inf")
-    return Plan(tuple(sorted(offers, key=cost)))
+        chosen = _asked(offers, structure, model, inputs)
+        return Plan((chosen, *(offer for offer in offers if offer is not chosen)))
+    found = Plan(tuple(offers))
+    if data is not None and _flops(found.chosen) > LARGEST**3:
+        _refuse_what_is_too_large(found, plan(model, inputs).engine.structure)
+    return found
 
 
-def _approximate_plan(model: Model, inputs: Inputs, structure: str, approximate: str) -> Plan:
+def _answer(engine: Engine, model: Model, inputs: Inputs, data: Data | None) -> Offer:
+    offer = engine.offer(model, inputs, data)
+    return Offer(engine, reason=offer.reason) if isinstance(offer, No) else offer
+
+
+def _flops(offer: Offer) -> float:
+    return offer.cost.flops if offer.cost else float("inf")
+
+
+def _asked(offers: list[Offer], structure: str, model: Model, inputs: Inputs) -> Offer:
+    """The cheapest offer for a structure that is asked for by name."""
+    own = [offer for offer in offers if offer.engine.structure == structure]
+    wider = [offer for offer in offers if offer.engine.structure == WIDER.get(structure)]
+    has_form = any(not isinstance(form_by_shape(offer.engine, model.kernel, inputs), No) for offer in own)
+    for offer in own + wider * has_form:
+        if offer.cost:
+            return offer
+    reason = _reason(own)
+    raise ValueError(f"structure={structure!r} cannot be had: {reason}; structure='auto' takes the best that can")
+
+
+def _reason(offers: list[Offer]) -> str:
+    """Why none of some offers can be had: the last word of those who have one."""
+    return [offer.reason for offer in offers if offer.reason and offer.reason != NOT_NEEDED.reason][-1]
+
+
+def _refuse_what_is_too_large(found: Plan, usual: str) -> None:
+    """Where gaps leave nothing but a matrix that is too large, the structure that they spoil says what to do."""
+    spoilt = [offer for offer in found.offers if offer.engine.structure == usual and offer.reason]
+    if found.engine.structure != usual and spoilt:
+        raise ValueError(_reason(spoilt))
+
+
+def _approximate_plan(model: Model, inputs: Inputs, structure: str, approximate: str, data: Data | None) -> Plan:
     if approximate not in NAMES:
         raise ValueError(f"approximate must be one of {list(NAMES)}, or None to be exact, got {approximate!r}")
     if structure not in ("auto", Kalman.structure):
         raise ValueError(f"structure={structure!r} is exact, so nothing is approximate there: leave out one of the two")
     if model.likelihood.latents > 1:
         raise ValueError(f"approximate={approximate!r} cannot be had for several latents: leave it out")
-    asked = _offer(Kalman(approximate=approximate).specialised(model, inputs), model, inputs)
+    asked = _answer(Kalman(approximate=approximate), model, inputs, data)
     if asked.reason:
         raise ValueError(f"approximate={approximate!r} cannot be had: {asked.reason}")
-    others = [_offer(engine.specialised(model, inputs), model, inputs) for engine in ENGINES]
-    return Plan((asked, *(offer for offer in others if not isinstance(offer.engine, Kalman))))
-
-
-def _offer(engine: Engine, model: Model, inputs: Inputs) -> Offer:
-    kernel = model.kernel
-    form = form_by_shape(engine, kernel, inputs)
-    if isinstance(form, No):
-        return Offer(engine, reason=form.reason)
-    if not engine.any_sign and not model.likelihood.log_concave:
-        return Offer(engine, reason=f"{type(model.likelihood).__name__} is not log-concave, so that factors may be negative")
-    return Offer(engine, engine.cost(kernel, inputs), note=engine.note(kernel), error=engine.error(kernel))
-
-
-def form_by_shape(engine: Engine, kernel: Kernel, inputs: Inputs) -> Structure | No:
-    """The form by shapes alone: nothing is computed."""
-    found: list[Structure | No] = []
-    jax.eval_shape(lambda: found.append(engine.form(kernel, inputs)))
-    return found[0]
-
-
-def units(value: float, unit: str) -> str:
-    """A number with a prefix: 42 kflop, 20 kB."""
-    power = min(int(math.log10(max(value, 1.0)) // 3), 6)
-    return f"{value / 1000**power:.3g} {['', 'k', 'M', 'G', 'T', 'P', 'E'][power]}{unit}"
+    others = [engine for engine in ENGINES if engine.structure != Kalman.structure]
+    return Plan((asked, *(_answer(engine, model, inputs, data) for engine in others)))

@@ -6,14 +6,14 @@ Linear in the number of times. With holes or unequal noise one filter runs for a
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..inputs.layouts import Grid, Inputs
+from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
 from ..linalg.dense.cholesky import log_sum
@@ -26,8 +26,8 @@ from ..sites import Sites
 from ..structure.base import No
 from ..structure.space_time import SpaceTime, space_time
 from ..structure.state_space import harmonics_of
-from .base import Cost, Engine
-from .eigen import Eigen, EigenConditional, noise_of
+from .base import NOT_NEEDED, Cost, Engine, Offer, first_no, form_by_shape, not_alike, not_gaussian
+from .eigen import ONE_NOISE, Eigen, EigenConditional, noise_of
 from .grid_holes import Krylov, KrylovConditional
 
 MEMORY = 1e9  # bytes for the covariances that a gradient of the joint filter keeps
@@ -37,35 +37,27 @@ class SpaceTimeChains(Engine):
     """Kernels that factor over a grid, one factor of them Markov along an axis."""
 
     harmonics: int = eqx.field(static=True, default=0)
-    refusal: str = eqx.field(static=True, default="")
 
     name: ClassVar[str] = "Chains"
     structure: ClassVar[str] = "space-time"
 
-    def form(self, kernel: Kernel, inputs: Inputs) -> SpaceTime | No:
-        found = space_time(kernel, inputs, self.harmonics)
-        return No(self.refusal) if self.refusal and not isinstance(found, No) else found
-
-    def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
-        assert isinstance(inputs, Grid)
-        T, S, m = sizes_of(self.form, kernel, inputs)
+    def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
+        engine = self.tuned(model, inputs, data)
+        form = form_by_shape(engine, model.kernel, inputs)
+        no = first_no(form, not_gaussian(model, data), not_alike(inputs, data))
+        if no:
+            return no
+        T, S, m = sizes_of(form)
         N = T * S
-        return Cost(flops=15 * S**3 + 12 * N * S + N * (2000 * m**3 + 5000), bytes=8 * (6 * S**2 + N * (4 * m**2 + 12)))
+        flops = 15 * S**3 + 12 * N * S + N * (2000 * m**3 + 5000)
+        cost = Cost(flops, bytes=8 * (6 * S**2 + N * (4 * m**2 + 12)), rows=0)
+        return Offer(engine, cost, note=ONE_NOISE if data is None else "")
 
-    def note(self, kernel: Kernel) -> str:
-        return "one noise level in all cells; else Krylov"
+    def form(self, kernel: Kernel, inputs: Inputs) -> SpaceTime | No:
+        return space_time(kernel, inputs, self.harmonics)
 
-    def matrix_rows(self, inputs: Inputs) -> int:
-        return 0
-
-    def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> Engine:
-        harmonics, general = harmonics_of(model.kernel), Eigen().specialised(model, inputs, data)
-        if not isinstance(inputs, Grid) or isinstance(general, Eigen):
-            return SpaceTimeChains(harmonics)
-        joint = JointChain(harmonics, general)
-        if hasattr(model.likelihood, "noise") and joint.fits(model.kernel, inputs):
-            return joint
-        return SpaceTimeChains(harmonics, "with holes the states of all places are too many") if data is None else general
+    def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> SpaceTimeChains:
+        return SpaceTimeChains(harmonics_of(model.kernel))
 
     def log_det_and_gram(self, structure: SpaceTime, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         table = structure.spread(structure.grid.to_grid(sites.targets))
@@ -84,32 +76,31 @@ class JointChain(Engine):
     Predictions come from the general engine for holes.
     """
 
-    harmonics: int = eqx.field(static=True)
-    general: Engine = eqx.field(static=True)
+    harmonics: int = eqx.field(static=True, default=0)
+    general: Krylov = eqx.field(static=True, default=Krylov())
 
     name: ClassVar[str] = "JointChain"
     structure: ClassVar[str] = "space-time"
 
+    def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
+        chains = SpaceTimeChains(harmonics_of(model.kernel))
+        form = form_by_shape(chains, model.kernel, inputs)
+        no = first_no(form, not_gaussian(model, data))
+        if no:
+            return no
+        if not not_alike(inputs, data):
+            return NOT_NEEDED
+        T, S, m = sizes_of(form)
+        cost = Cost(flops=8 * T * (S**3 * (1 + m) ** 2 + m**3 * S**2), bytes=8 * T * (S * m) ** 2, rows=0)
+        if cost.bytes > MEMORY:
+            return No("with holes the states of all places are too many")
+        return Offer(self.tuned(model, inputs, data), cost, note="one filter for all places")
+
     def form(self, kernel: Kernel, inputs: Inputs) -> SpaceTime | No:
         return space_time(kernel, inputs, self.harmonics)
 
-    def fits(self, kernel: Kernel, inputs: Grid) -> bool:
-        """Whether the covariances of all states, kept for the gradient, go into memory."""
-        if isinstance(jax.eval_shape(lambda kernel: _or_nothing(self.form(kernel, inputs)), kernel), tuple):
-            return False
-        T, S, m = sizes_of(self.form, kernel, inputs)
-        return 8 * T * (S * m) ** 2 < MEMORY and isinstance(self.general, Krylov)
-
-    def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
-        assert isinstance(inputs, Grid)
-        T, S, m = sizes_of(self.form, kernel, inputs)
-        return Cost(flops=8 * T * (S**3 * (1 + m) ** 2 + m**3 * S**2), bytes=8 * T * (S * m) ** 2)
-
-    def note(self, kernel: Kernel) -> str:
-        return "one filter for all places"
-
-    def matrix_rows(self, inputs: Inputs) -> int:
-        return 0
+    def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> JointChain:
+        return JointChain(harmonics_of(model.kernel), Krylov().tuned(model, inputs, data))
 
     def log_det_and_gram(self, structure: SpaceTime, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         w = structure.spread(structure.grid.to_grid(sites.precision[:, None]))[0]
@@ -118,7 +109,6 @@ class JointChain(Engine):
 
     def condition(self, structure: SpaceTime, sites: Sites) -> KrylovConditional:
         found = self.general.condition(structure.grid, sites)
-        assert isinstance(found, KrylovConditional)
         log_det, gram = self.log_det_and_gram(structure, sites)
         w = found.system.w
         exact = log_det + log_sum(jnp.ravel(w))
@@ -128,15 +118,10 @@ class JointChain(Engine):
         return eqx.tree_at(lambda c: (c.log_det, c.gram), found, (known, natural))
 
 
-def sizes_of(form: Any, kernel: Kernel, inputs: Grid) -> tuple[int, int, int]:
+def sizes_of(form: SpaceTime) -> tuple[int, int, int]:
     """The numbers of times, of places, and of states of the chain."""
-    found = jax.eval_shape(lambda kernel: form(kernel, inputs), kernel)
-    T = len(found.t)
-    return T, math.prod(inputs.shape) // T, found.chain.size
-
-
-def _or_nothing(form: SpaceTime | No) -> Any:
-    return () if isinstance(form, No) else form
+    T = len(form.t)
+    return T, math.prod(form.grid.shape) // T, form.chain.size
 
 
 def all_chains(

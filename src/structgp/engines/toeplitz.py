@@ -21,13 +21,9 @@ from ..sites import Sites
 from ..structure.base import No
 from ..structure.dense import covariance, typical_variance, variances
 from ..structure.toeplitz import Toeplitz, toeplitz
-from .base import Cost, Engine, draw
-from .cholesky import Cholesky
-from .toeplitz_holes import FourierHoles, waves_needed
+from .base import Cost, Engine, Offer, draw, first_no, form_by_shape, not_alike, not_gaussian
 
 LOWEST_NOISE = 1e-8  # in units of the prior variance: below, conjugate gradients take too many steps
-SMALL = 4000  # times up to which gaps and unequal noise go to the whole matrix
-LARGEST = 30_000  # times of which the whole covariance matrix can be had
 OVERHEAD = 1e8  # flops that many small transforms are worth, so that short series go to the whole matrix
 
 
@@ -91,46 +87,24 @@ class ToeplitzConditional(Conditional):
 class FourierToeplitz(Engine):
     """Stationary kernels at evenly spaced times, all of them seen with one noise level."""
 
-    refusal: str = eqx.field(static=True, default="")
-
     name: ClassVar[str] = "Toeplitz"
     structure: ClassVar[str] = "toeplitz"
 
-    def form(self, kernel: Kernel, inputs: Inputs) -> Toeplitz | No:
-        return No(self.refusal) if self.refusal else toeplitz(kernel, inputs)
-
-    def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
+    def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
+        no = first_no(form_by_shape(self, model.kernel, inputs), not_gaussian(model, data), not_alike(inputs, data))
+        if no:
+            return no
+        assert isinstance(inputs, Times)
+        noise = float(model.likelihood.noise)  # type: ignore[attr-defined]
+        if noise < LOWEST_NOISE * _variance(model.kernel, inputs):
+            return No("noise so low asks for the whole matrix")
         N = len(inputs)
-        return Cost(flops=OVERHEAD + 500 * N * math.log2(2 * N), bytes=8 * (6 * linalg.lags_needed(N) + 30 * N))
+        cost = Cost(flops=OVERHEAD + 500 * N * math.log2(2 * N), bytes=8 * (6 * linalg.lags_needed(N) + 30 * N), rows=0)
+        note = "one noise level at all times; else Fourier or Cholesky" if data is None else ""
+        return Offer(self, cost, note=note)
 
-    def note(self, kernel: Kernel) -> str:
-        return "one noise level at all times; else Fourier or Cholesky"
-
-    def matrix_rows(self, inputs: Inputs) -> int:
-        return 0
-
-    def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> Engine:
-        if not isinstance(inputs, Times) or not hasattr(model.likelihood, "noise"):
-            return FourierToeplitz("the observations are not Gaussian") if isinstance(inputs, Times) else self
-        if data is None:
-            low = float(model.likelihood.noise) < LOWEST_NOISE * _variance(model.kernel, inputs)
-            return FourierToeplitz("noise so low asks for the whole matrix") if low else self
-        if bool(np.all(data.seen)) and np.ptp(np.asarray(data.noise)) == 0:
-            return self
-        return self._with_holes(model, inputs, data)
-
-    def _with_holes(self, model: Model, inputs: Times, data: Data) -> Engine:
-        """The whole matrix while it is small; then the waves, if these are few or the matrix is too large."""
-        form = self.form(model.kernel, inputs)
-        needed = None if isinstance(form, No) or len(inputs) <= SMALL else waves_needed(model, form, data)
-        if needed is not None and (needed.enough or len(inputs) > LARGEST):
-            return FourierHoles(needed)
-        if len(inputs) <= LARGEST:
-            return Cholesky()
-        raise ValueError(
-            f"some of the {len(inputs)} times have no value, or a noise of their own, and this kernel does not fade: this asks "
-            "for the whole covariance matrix, which is too large; approximate='state-space' takes such series"
-        )
+    def form(self, kernel: Kernel, inputs: Inputs) -> Toeplitz | No:
+        return toeplitz(kernel, inputs)
 
     def log_det_and_gram(self, structure: Toeplitz, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         k = structure.lags(linalg.lags_needed(len(structure.t)))

@@ -26,9 +26,8 @@ from ..sites import Sites
 from ..structure.base import No
 from ..structure.dense import covariance, typical_variance, variances
 from ..structure.toeplitz_grid import ToeplitzGrid, line_factor, toeplitz_grid
-from .base import Cost, Engine, draw
-from .eigen import Eigen, noise_of
-from .grids import factor_sizes
+from .base import Cost, Engine, Offer, draw, first_no, form_by_shape, not_alike, not_gaussian
+from .eigen import ONE_NOISE, noise_of
 from .toeplitz import LOWEST_NOISE, OVERHEAD
 
 SHORT = 1000  # places of an axis up to which any noise will do
@@ -120,43 +119,32 @@ class ToeplitzLines(Engine):
     """Kernels that factor over a grid, one factor of them stationary along an evenly spaced axis."""
 
     axis: int = eqx.field(static=True, default=-1)  # which factor runs along the line
-    refusal: str = eqx.field(static=True, default="")
 
     name: ClassVar[str] = "Lines"
     structure: ClassVar[str] = "toeplitz-grid"
 
-    def form(self, kernel: Kernel, inputs: Inputs) -> ToeplitzGrid | No:
-        found = toeplitz_grid(kernel, inputs, self.axis)
-        return No(self.refusal) if self.refusal and not isinstance(found, No) else found
-
-    def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
-        N, T = len(inputs), factor_sizes(kernel, inputs)[self.axis]
+    def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
+        engine = self.tuned(model, inputs, data)
+        form = form_by_shape(engine, model.kernel, inputs)
+        axis = line_factor(model.kernel, inputs)
+        no = first_no(form, not_gaussian(model, data), _spoilt(form, inputs, data), axis)
+        if no:
+            return no
+        assert isinstance(inputs, Grid)
+        if _too_low(float(model.likelihood.noise), model.kernel, inputs):  # type: ignore[attr-defined]
+            return No("noise so low asks for the eigenvectors of all axes")
+        N, T = len(inputs), form.grid.sizes[engine.axis]
         S = N // T
         flops = S * (OVERHEAD + 500 * T * math.log2(2 * T)) + 15 * S**3 + 8 * N * S
-        return Cost(flops=flops, bytes=8 * (6 * linalg.lags_needed(T) + 10 * N + 6 * S**2))
+        cost = Cost(flops, bytes=8 * (6 * linalg.lags_needed(T) + 10 * N + 6 * S**2), rows=0)
+        return Offer(engine, cost, note=ONE_NOISE if data is None else "")
 
-    def note(self, kernel: Kernel) -> str:
-        return "one noise level in all cells; else Krylov"
+    def form(self, kernel: Kernel, inputs: Inputs) -> ToeplitzGrid | No:
+        return toeplitz_grid(kernel, inputs, self.axis)
 
-    def matrix_rows(self, inputs: Inputs) -> int:
-        return 0
-
-    def specialised(self, model: Model, inputs: Inputs, data: Data | None = None) -> Engine:
-        if not isinstance(inputs, Grid):
-            return self
-        general = Eigen().specialised(model, inputs, data)
-        if data is not None and not isinstance(general, Eigen):
-            return _for_holes(general, model.kernel, inputs)
-        if not hasattr(model.likelihood, "noise"):
-            return ToeplitzLines(refusal="the observations are not Gaussian")
-        if not inputs.complete:
-            return ToeplitzLines(refusal="some cells are missing")
+    def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> ToeplitzLines:
         axis = line_factor(model.kernel, inputs)
-        if isinstance(axis, No):
-            return ToeplitzLines(refusal=axis.reason)
-        if data is None and _too_low(float(model.likelihood.noise), model.kernel, inputs):
-            return ToeplitzLines(refusal="noise so low asks for the eigenvectors of all axes")
-        return ToeplitzLines(axis)
+        return self if isinstance(axis, No) else ToeplitzLines(axis)
 
     def log_det_and_gram(self, structure: ToeplitzGrid, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         table = structure.tables(structure.grid.to_grid(sites.targets))
@@ -184,14 +172,15 @@ def all_toeplitz(
     return jnp.sum(log_dets), jnp.sum(grams, axis=0)
 
 
-def _for_holes(general: Engine, kernel: Kernel, inputs: Grid) -> Engine:
-    longest = max(factor_sizes(kernel, inputs))
-    if longest > LONGEST and general.structure == Eigen.structure and general.name != "Cholesky":
-        raise ValueError(
-            f"some cells have no value, or a noise of their own: this asks for the eigenvectors of an axis of {longest} places "
-            "(too many); leave out the rows with such cells, or take a kernel with a finite state along that axis"
-        )
-    return general
+def _spoilt(form: ToeplitzGrid | No, inputs: Inputs, data: Data | None) -> No | None:
+    """Why cells are not all alike; along an axis that is too long for anything else, with what to do."""
+    no = not_alike(inputs, data)
+    if no is None or isinstance(form, No) or data is None or max(form.grid.sizes) <= LONGEST:
+        return no
+    return No(
+        f"{no.reason}: this asks for the eigenvectors of an axis of {max(form.grid.sizes)} places (too many); "
+        "leave out the rows with such cells, or take a kernel with a finite state along that axis"
+    )
 
 
 def _too_low(noise: float, kernel: Kernel, inputs: Grid) -> bool:

@@ -26,10 +26,12 @@ from ..posterior import Conditional, Model
 from ..sites import Sites
 from ..structure.base import No
 from ..structure.dense import covariance, variances
+from ..structure.state_space import harmonics_of, state_space
 from ..structure.toeplitz import Toeplitz, toeplitz
-from .base import Cost, Engine, draw
+from .base import NOT_NEEDED, Cost, Engine, Offer, draw, first_no, form_by_shape, not_alike, not_gaussian
 from .grid_holes import GRAIN, of_values
 
+SMALL = 4000  # times up to which gaps and unequal noise go to the whole matrix
 REACHES = (2, 4, 8)  # how many times N the circulant is long: as far as the covariance needs to die out
 BLOCKS = (500, 1000, 2000, 3000)  # waves in the block, the fewest that leave nothing to chance
 PROBES = 4
@@ -137,7 +139,7 @@ def _spectrum(structure: Toeplitz, count: int) -> Float[Array, " L"]:
 class FourierHoles(Engine):
     """Stationary kernels at evenly spaced times, with a precision for each, 0 for a gap."""
 
-    needed: Waves = eqx.field(static=True)
+    needed: Waves | None = eqx.field(static=True, default=None)  # None: the covariance has no circulant
 
     name: ClassVar[str] = "Fourier"
     structure: ClassVar[str] = "toeplitz"
@@ -145,31 +147,51 @@ class FourierHoles(Engine):
     @property
     def effort(self) -> two_levels.Effort:
         """What is spent: no probes where the block holds everything that matters."""
+        assert self.needed is not None
         return two_levels.Effort(modes=self.needed.modes, probes=0 if self.needed.enough else PROBES)
+
+    @property
+    def accuracy(self) -> str:
+        """How right the answers are."""
+        return f"to {two_levels.Effort().tolerance:.0e}"
+
+    def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
+        form = form_by_shape(self, model.kernel, inputs)
+        no = first_no(form, not_gaussian(model, data))
+        if no:
+            return no
+        gaps = not_alike(inputs, data)
+        if not gaps:
+            return NOT_NEEDED
+        if not isinstance(_chain(model, inputs), No):
+            return No(f"{gaps.reason}: a filter goes along these, which structure='markov' asks for")
+        if len(inputs) <= SMALL:
+            return No(f"{gaps.reason}, and up to {SMALL} of them the whole matrix is faster")
+        engine = self.tuned(model, inputs, data)
+        if engine.needed is None:
+            return No(
+                f"some of the {len(inputs)} times have no value, or a noise of their own, and this kernel does not fade: this "
+                "asks for the whole covariance matrix; where that is too large, approximate='state-space' takes such series"
+            )
+        note = "" if engine.needed.enough else f"evidence with a standard error, by {engine.effort.probes} probes"
+        grain = 0.0 if engine.needed.enough else GRAIN
+        return Offer(engine, engine._cost(engine.needed, len(inputs)), note=note, accuracy=engine.accuracy, grain=grain)
+
+    def _cost(self, needed: Waves, N: int) -> Cost:
+        M, r, probes = needed.reach * N, needed.modes, self.effort.probes
+        solves = (1 + probes) * STEPS * (20 * M * math.log2(M) + 2 * r**2)
+        return Cost(flops=2 * r**3 + solves, bytes=8 * (4 * r**2 + (20 + 3 * probes) * M), rows=r)
 
     def form(self, kernel: Kernel, inputs: Inputs) -> Toeplitz | No:
         return toeplitz(kernel, inputs)
 
-    @property
-    def accuracy(self) -> str:
-        return f"to {self.effort.tolerance:.0e}"
-
-    @property
-    def grain(self) -> float:
-        return 0.0 if self.needed.enough else GRAIN
-
-    def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
-        M, r = self.needed.reach * len(inputs), self.needed.modes
-        solves = (1 + self.effort.probes) * STEPS * (20 * M * math.log2(M) + 2 * r**2)
-        return Cost(flops=2 * r**3 + solves, bytes=8 * (4 * r**2 + (20 + 3 * self.effort.probes) * M))
-
-    def note(self, kernel: Kernel) -> str:
-        return "" if self.needed.enough else f"evidence with a standard error, by {self.effort.probes} probes"
-
-    def matrix_rows(self, inputs: Inputs) -> int:
-        return self.needed.modes
+    def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> FourierHoles:
+        form = self.form(model.kernel, inputs)
+        return self if data is None or isinstance(form, No) else FourierHoles(waves_needed(model, form, data))
 
     def log_det_and_gram(self, structure: Toeplitz, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        if self.needed is None:  # no evidence: a climb steps back
+            return jnp.full((), jnp.nan), jnp.full((sites.shift.shape[1],) * 2, jnp.nan)
         values, w, h = self._on_line(structure, sites)
         found = whitened_line.log_det_and_gram(values, w, h, self.effort)
         return found if sites.natural else of_values(*found, w, h)
@@ -183,7 +205,15 @@ class FourierHoles(Engine):
 
     def _on_line(self, structure: Toeplitz, sites: Sites) -> tuple[Float[Array, " M"], Float[Array, " M"], Float[Array, "C M"]]:
         """The eigenvalues of the circulant, and the precisions and shifts in the order of time, zero beyond the last."""
+        assert self.needed is not None
         N, M = len(structure.t), self.needed.reach * len(structure.t)
         values = whitened_line.eigenvalues(structure.lags(M // 2 + 1))
         beyond = lambda X: jnp.pad(structure.in_time(X), ((0, M - N), (0, 0))).T
         return values, beyond(sites.precision[:, None])[0], beyond(sites.shift)
+
+
+def _chain(model: Model, inputs: Inputs) -> object:
+    """The chain that a filter would follow, by shapes, or why there is none."""
+    found: list[object] = []
+    jax.eval_shape(lambda: found.append(state_space(model.kernel, inputs, harmonics_of(model.kernel))))
+    return found[0]

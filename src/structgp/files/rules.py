@@ -13,10 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..engines.base import Offer
 from ..engines.basis import Weights
 from ..engines.cholesky import CholeskyConditional, RootConditional
 from ..engines.kalman import Kalman
 from ..engines.plan import Plan
+from ..engines.space_time import SpaceTimeChains
+from ..engines.toeplitz import FourierToeplitz
+from ..engines.toeplitz_grid import ToeplitzLines
 from ..inference.base import Inferred
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
@@ -43,6 +47,10 @@ from ..structure.dense import covariance
 # A name in older files: how its fields become a value of today.
 OLDER: dict[str, Callable[[dict[str, Any]], Any]] = {
     "Mode": lambda fields: feature_laplace.Mode(**fields),  # a name that two classes have by now
+    "Offer": lambda fields: Offer(**({"accuracy": getattr(fields["engine"], "accuracy", "exact")} | fields)),
+    "SpaceTimeChains": lambda fields: SpaceTimeChains(fields["harmonics"]),  # those that did not apply said why
+    "ToeplitzLines": lambda fields: ToeplitzLines(fields["axis"]),
+    "FourierToeplitz": lambda fields: FourierToeplitz(),
 }
 
 
@@ -135,8 +143,8 @@ def _(conditional: CholeskyConditional) -> CholeskyConditional:
 
 @complete.register
 def _(fitted: FittedLatents) -> FittedLatents:
-    engine = fitted.plan.engine.specialised(fitted.gp, fitted.inputs, fitted.data)
-    with lapack_threads(engine.matrix_rows(fitted.inputs)):
+    engine = fitted.plan.engine.tuned(fitted.gp, fitted.inputs, fitted.data)
+    with lapack_threads(fitted.plan.rows):
         object.__setattr__(fitted, "conditional", conditional_of(fitted.gp, fitted.inputs, fitted.inference, engine))
     return fitted
 

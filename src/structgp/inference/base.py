@@ -77,8 +77,8 @@ class Problem(eqx.Module):
     @classmethod
     def of(cls, model: Model, inputs: Inputs, data: Data, engine: Engine, signed: bool, search: bool = True) -> Problem:
         """The problem of a model on data, with the prior in the form that the engine wants for a search, or for a gradient."""
-        structure = engine.form(model.kernel, inputs)
-        structure = engine.prepared(structure, signed) if search else structure
+        structure: Any = engine.form(model.kernel, inputs)
+        structure = structure.computed(signed) if search else structure
         return cls(model, jnp.asarray(inputs.points), structure, Observed.of(data), engine, signed)
 
     def given(self, w: Float[Array, " N"], h: Float[Array, " N"], s: Float[Array, " N"] | None = None) -> Whole:

@@ -29,7 +29,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._types import double_precision
-from ..engines.base import Engine
+from ..engines.base import Offer
 from ..engines.basis import Weights, columns, integrate, sites_of
 from ..engines.kalman import Kalman, parts_of
 from ..inputs.layouts import Inputs, Times
@@ -91,7 +91,7 @@ def maximise_by_em(
     model: Any,
     inputs: Inputs,
     data: Data,
-    engine: Engine,
+    offer: Offer,
     *,
     restarts: int,
     seed: Any,
@@ -99,7 +99,7 @@ def maximise_by_em(
     progress: Any = None,
 ) -> tuple[Any, Learning]:
     """The model with parameters that no step of EM makes better, and how they were found."""
-    began = time.perf_counter()
+    began, engine = time.perf_counter(), offer.engine
     if not isinstance(engine, Kalman) or not isinstance(inputs, Times):
         raise ValueError(_refusal(f"it needs the states of a chain, which the {engine.name} engine does not have"))
     order = np.asarray(inputs.order)

@@ -19,6 +19,7 @@ from ..inputs.rows import in_bucket
 from ..linalg.dense.cholesky import HostSolution, solve_on_host
 from ..parameters.tree import FreeMap, with_free
 from ..posterior import Model
+from ..structure.base import No
 from ..structure.dense import covariance, typical_variance
 from .objective import Objective
 
@@ -31,7 +32,7 @@ class GaussianEvidence:
         with jax.enable_x64(True):  # on the device once, not at every evaluation
             self._model, self._inputs, self._data = jax.device_put((model, inputs, data))
             self._X = jnp.asarray(self._inputs.points)
-        self._at, self._specialised = FreeMap(model), engine.specialised  # looked up once: an evaluation may be short
+        self._at, self._tuned = FreeMap(model), engine.tuned  # looked up once: an evaluation may be short
         self._rows = int(np.flatnonzero(data.seen)[-1]) + 1 if np.any(data.seen) else 1
         self._on_host = isinstance(engine, Cholesky) and jax.default_backend() == "cpu"
 
@@ -53,7 +54,7 @@ class GaussianEvidence:
         return values, gradients
 
     def _engine(self, theta: np.ndarray) -> Engine:
-        return self._specialised(self._at(theta), self.inputs, self.data)
+        return self._tuned(self._at(theta), self.inputs, self.data)
 
     def _by_autodiff(self, theta: np.ndarray) -> tuple[Any, Any]:
         return _value_and_gradient(theta, self._model, self._inputs, self._data, self._engine(theta))
@@ -67,12 +68,12 @@ class GaussianEvidence:
         return (np.nan, np.zeros(len(theta))) if solution is None else _pull_back(*arguments, solution.in_size(len(w)))
 
 
-def evidence_objective(model: Model, inputs: Inputs, data: Data, engine: Engine) -> Objective:
-    """What is climbed for Gaussian observations."""
-    if engine.takes_unseen_rows(signed=False):
+def evidence_objective(model: Model, inputs: Inputs, data: Data, engine: Engine, grain: float = 0.0) -> Objective:
+    """What is climbed for Gaussian observations; `grain` of it is left to chance."""
+    if engine.takes_unseen_rows:
         inputs, data = in_bucket(inputs, data)
     evidence = GaussianEvidence(model, inputs, data, engine)
-    return Objective(model, evidence, engine.specialised(model, inputs, data).grain, evidence.many)
+    return Objective(model, evidence, grain, evidence.many)
 
 
 def log_evidence(model: Model, inputs: Inputs, data: Data, engine: Engine) -> Float[Array, ""]:
@@ -80,7 +81,10 @@ def log_evidence(model: Model, inputs: Inputs, data: Data, engine: Engine) -> Fl
     X = jnp.asarray(inputs.points)
     shared = engine.shared(data)
     sites = sites_of(model, X, shared, typical_variance(model.kernel, X))
-    log_det, gram = engine.log_det_and_gram(engine.form(model.kernel, inputs), sites)
+    form = engine.form(model.kernel, inputs)
+    if isinstance(form, No):  # for these values: a climb steps back
+        return jnp.full((), jnp.nan)
+    log_det, gram = engine.log_det_and_gram(form, sites)
     # eight bytes for each would cost as much as a pass over the data
     seen = jnp.sum(shared.seen, dtype=jnp.int32) * (len(data.y) // len(shared.seen))
     return integrate(model, log_det, gram, seen, data.y.shape[1], X.shape[1])[0]

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from functools import singledispatch
 from typing import Any
 
+import jax
 import numpy as np
 
+from ..inputs.layouts import Grid, Inputs, as_inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
@@ -21,6 +23,9 @@ from ..parameters.tree import learned_leaves, named_values, with_values
 from ..posterior import Model
 
 SHARES = ((1.0, 0.1), (0.25, 0.1), (1.0, 0.5))  # factors on the lengthscales, and noise as a part of the variance of y
+
+GLIMPSE = 1200  # cells of which a dense fit tells where to begin a costly climb
+BLOCK = 2  # cells along each side of the blocks that these come in
 
 
 def candidates(model: Model, X: np.ndarray, data: Data) -> Iterator[Model]:
@@ -38,6 +43,19 @@ def candidates(model: Model, X: np.ndarray, data: Data) -> Iterator[Model]:
         yield with_values(
             model, {leaf.path: _within(values[leaf.path], leaf.bounds) for leaf in learned if leaf.path in values}
         )
+
+
+def glimpse(grid: Grid, data: Data) -> tuple[Inputs, Data]:
+    """Small blocks of cells all over the grid: their neighbours tell short lengthscales, their distances long ones."""
+    seen = np.flatnonzero(data.seen)
+    cells = seen if grid.cells is None else np.asarray(grid.cells)[seen]
+    blocks = np.stack(np.unravel_index(cells, grid.shape)) // BLOCK
+    _, number, sizes = np.unique(np.ravel_multi_index(tuple(blocks), grid.shape), return_inverse=True, return_counts=True)
+    order = np.random.default_rng(0).permutation(len(sizes))
+    taken = order[: 1 + np.searchsorted(np.cumsum(sizes[order]), GLIMPSE)]
+    rows = seen[np.isin(number, taken)]
+    some = jax.tree.map(lambda values: np.asarray(values)[rows], data)
+    return as_inputs(np.asarray(grid.points)[rows]), some
 
 
 def _scales(X: np.ndarray) -> np.ndarray:

@@ -16,13 +16,15 @@ import numpy as np
 
 from .._types import double_precision
 from ..background import Early
-from ..engines.cholesky import Cholesky
+from ..engines.base import Offer
+from ..engines.cholesky import Cholesky, cost_of_matrix
+from ..inputs.layouts import Grid
 from ..inputs.observations import Data
 from ..linalg.dense.cholesky import lapack_threads
 from ..parameters.supports import Orthonormal, Real
 from ..parameters.tree import Leaf, free_bounds, free_names, free_vector, learned_leaves, with_free
 from .evidence import evidence_objective
-from .initialise import candidates
+from .initialise import candidates, glimpse
 from .objective import LOWEST, Objective
 
 WIDTH = np.log(1e6)  # how far from the start a parameter may go, on the scale of θ
@@ -152,7 +154,7 @@ def maximise(
     model: Any,
     inputs: Any,
     data: Data,
-    engine: Any,
+    offer: Offer,
     *,
     restarts: int,
     seed: Any,
@@ -160,21 +162,22 @@ def maximise(
     progress: bool | None,
     objective: Objective | None = None,
 ) -> tuple[Any, Learning]:
-    """The model with the parameters that make the data most probable, and how they were found.
+    """The model with the parameters that make the data most probable by the algorithm on offer, and how they were found.
 
     `objective` is what is climbed when it is not the evidence of Gaussian data.
     """
     began = time.perf_counter()
     count = max(int(np.sum(data.seen)) * data.y.shape[1], 1)
     options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
-    glimpse = engine.specialised(model, inputs, data).glimpse(inputs, data) if objective is None else None
-    if glimpse is None:
-        starts = [free_vector(candidate) for candidate in candidates(model, np.asarray(inputs.points), data)]
+    if objective is None and offer.grain and isinstance(inputs, Grid):
+        places, some = glimpse(inputs, data)
+        dense = Offer(Cholesky(), cost_of_matrix(len(places), places.dimension))
+        starts = [free_vector(maximise(model, places, some, dense, **options)[0])]
     else:
-        places, some = glimpse
-        starts = [free_vector(maximise(model, places, some, Cholesky(), **options)[0])]
-    objective = evidence_objective(model, inputs, data, engine) if objective is None else objective
-    with lapack_threads(engine.matrix_rows(inputs)):
+        starts = [free_vector(candidate) for candidate in candidates(model, np.asarray(inputs.points), data)]
+    if objective is None:
+        objective = evidence_objective(model, inputs, data, offer.engine, offer.grain)
+    with lapack_threads(offer.cost.rows if offer.cost else 0):
         return climb(model, objective, starts, count, began, **options)
 
 

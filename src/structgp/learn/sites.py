@@ -30,7 +30,7 @@ class SiteEvidence:
     """
 
     def __init__(self, model: Model, inputs: Inputs, data: Data, engine: Engine, inference: Inference) -> None:
-        if engine.takes_unseen_rows(inference.signed(model.likelihood)):
+        if engine.takes_unseen_rows:
             inputs, data = in_bucket(inputs, data)
         self.model, self.inputs, self.engine, self.inference = model, inputs, engine, inference
         self.data = data
@@ -62,7 +62,7 @@ class SiteEvidence:
 
     def _arguments(self, theta: Float[Any, " P"]) -> tuple[Any, ...]:
         at = with_free(self.model, np.asarray(theta))
-        return at, self._inputs, self._data, self.engine.specialised(at, self.inputs, self.data), self.inference
+        return at, self._inputs, self._data, self.engine.tuned(at, self.inputs, self.data), self.inference
 
     def _find(self, arguments: tuple[Any, ...], tolerance: float) -> Found:
         warm, cold = getattr(self._last, "sites", None), self._cold()

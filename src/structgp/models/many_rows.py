@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..engines.additive import AdditiveEngine
-from ..engines.base import Cost
-from ..engines.cholesky import Cholesky
-from ..engines.plan import Offer, Plan, units
-from ..inputs.layouts import as_inputs
+from ..engines.base import Cost, Offer, units
+from ..engines.cholesky import Cholesky, cost_of_matrix
+from ..engines.plan import Plan
 from ..kernels.stationary import Matern52
 from ..likelihoods.labels import Bernoulli
 from .additive.model import AdditiveGP
@@ -95,7 +94,7 @@ def _better(X: np.ndarray, structure: str, additive: Callable[[], Tried], pursui
 
 
 def _too_many(X: np.ndarray) -> str:
-    cost = Cholesky().cost(Matern52(), as_inputs(X[:, :1]))
+    cost = cost_of_matrix(len(X), 1)
     return (
         f"{len(X)} rows in a dense matrix take {units(cost.flops, 'flop')} and {units(cost.bytes, 'B')} for each evaluation; "
         "structure='dense' asks for it"
@@ -105,4 +104,4 @@ def _too_many(X: np.ndarray) -> str:
 def _label_offer(X: np.ndarray, targets: list, note: str) -> Offer:
     F = 20 * X.shape[1]
     cost = Cost(flops=2.0 * NEWTON * len(targets) * len(X) * F**2, bytes=8.0 * (len(X) * X.shape[1] + 6 * F**2))
-    return Offer(AdditiveEngine(), cost, note=note)
+    return Offer(AdditiveEngine(), cost, note=note, accuracy=AdditiveEngine.accuracy)

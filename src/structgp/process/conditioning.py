@@ -183,10 +183,9 @@ def condition(
 ) -> Conditioned:
     """A prior given data, by a rule for the sites when they are not Gaussian: searched from a start, or found already."""
     count = len(inputs)
-    with lapack_threads(plan.engine.matrix_rows(inputs)):
-        plan = plan.given(model, inputs, data)
-        inputs, data = _few_sizes(model, inputs, data, plan.engine, rule)
-        engine = plan.engine.specialised(model, inputs, data)
+    with lapack_threads(plan.rows):
+        inputs, data = _few_sizes(inputs, data, plan.engine)
+        engine = plan.engine.tuned(model, inputs, data)
         if rule is None:
             posterior = jax.block_until_ready(given_data(model, inputs, data, engine))
             inferred = None
@@ -196,15 +195,15 @@ def condition(
             posterior = _with_found(model, inputs, engine, rule, found)
     if not np.isfinite(posterior.log_evidence):
         raise ValueError(why_not_positive(model, inputs, data))
-    return Conditioned(posterior, plan, inferred)
+    return Conditioned(posterior, plan.run_by(engine), inferred)
 
 
 def compiled_ahead(
     model: Model, inputs: Inputs, data: Data, engine: Engine, rule: Inference | None = None, after: Early | None = None
 ) -> Early:
     """The program that will condition on data by this engine, compiled while learning runs, after what is needed first."""
-    inputs, data = _few_sizes(model, inputs, data, engine, rule)
-    engine = engine.specialised(model, inputs, data)
+    inputs, data = _few_sizes(inputs, data, engine)
+    engine = engine.tuned(model, inputs, data)
     if rule is None:
         return compiling(given_data, model, inputs, data, engine, after=after)
     w, h = unknown(len(inputs), model.likelihood.latents)
@@ -213,9 +212,8 @@ def compiled_ahead(
     return compiling(given_sites, model, inputs, w, h, np.zeros(()), engine, rule.signed(model.likelihood), after=after)
 
 
-def _few_sizes(model: Model, inputs: Inputs, data: Data, engine: Engine, rule: Inference | None) -> tuple[Inputs, Data]:
-    signed = rule is not None and rule.signed(model.likelihood)
-    return in_bucket(inputs, data) if engine.takes_unseen_rows(signed) else (inputs, data)
+def _few_sizes(inputs: Inputs, data: Data, engine: Engine) -> tuple[Inputs, Data]:
+    return in_bucket(inputs, data) if engine.takes_unseen_rows else (inputs, data)
 
 
 def rule_for(model: Model, asked: str | None, data: Data) -> Inference | None:

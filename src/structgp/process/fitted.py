@@ -14,7 +14,7 @@ from ..engines.basis import Weights, columns
 from ..engines.cholesky import CholeskyConditional
 from ..engines.grids import GridConditional
 from ..engines.kalman import KalmanConditional
-from ..engines.plan import Plan, form_by_shape, plan
+from ..engines.plan import Plan, plan
 from ..inference.base import Inferred, unknown
 from ..inference.choose import choose
 from ..inference.ep import cavity
@@ -109,7 +109,7 @@ class Fitted(Result):
             variance = self._spread(np.maximum(np.diagonal(joint), 0.0))
             return Prediction(self._shaped(mean), variance, self.likelihood, joint, self._extra(extra))
         grid = self._as_grid(X) if part is None else None
-        with lapack_threads(self.plan.engine.matrix_rows(self.inputs)):
+        with lapack_threads(self.plan.rows):
             if grid is not None:
                 mean, variance = (np.asarray(part) for part in _marginals(self.posterior, grid))
             else:
@@ -129,7 +129,7 @@ class Fitted(Result):
         key = jax.random.key(int(rng.integers(2**62)))
         grid = self._as_grid(X)
         places = Xs if grid is None else grid
-        with lapack_threads(self.plan.engine.matrix_rows(self.inputs)):
+        with lapack_threads(self.plan.rows):
             draws = np.asarray(_draws(self.posterior, key, places, n))
         f = self._over(X, draws[..., 0]) if self._single else draws
         return self.likelihood.sample(rng, f, self._extra(extra)) if observed else f
@@ -262,7 +262,7 @@ class Fitted(Result):
         """A table of the parameters and an account of the fit."""
         seen, table = int(np.sum(self.data.seen)), parameter_table(self.gp, self.learning)
         lines = [repr(self.gp), "", *table, "", f"log evidence   {self.log_evidence:.6g}  ({seen} observations)"]
-        lines.append(f"engine         {self.plan.engine.name}, {self.plan.offers[0].quality}")
+        lines.append(f"engine         {self.plan.engine.name}, {self.plan.chosen.quality}")
         if self.evidence_error > 0:
             lines.append(f"evidence       has a standard error of {self.evidence_error:.2g}, from random probes")
         loose = float(getattr(self.conditional, "variance_error", 0.0))
@@ -417,9 +417,9 @@ def with_more(fitted: Any, new: Inputs, data: Data) -> tuple[Inputs, Data, Condi
     gp, inputs = fitted.gp, together(fitted.inputs, new)
     if fitted.inference is None and isinstance(fitted.conditional, CholeskyConditional):
         posterior = given_more(fitted.posterior, new, data, before)
-        return inputs, both, Conditioned(posterior, plan(gp, inputs, "dense"))
-    applies = not isinstance(form_by_shape(fitted.plan.engine, gp.kernel, inputs), No)
-    chosen = fitted.plan if applies else plan(gp, inputs)
+        return inputs, both, Conditioned(posterior, plan(gp, inputs, "dense", data=both))
+    applies = not isinstance(fitted.plan.engine.offer(gp, inputs, both), No)
+    chosen = fitted.plan.tuned(gp, inputs, both) if applies else plan(gp, inputs, data=both)
     rule, start = None, None
     if fitted.inference is not None:
         rule = choose(gp.likelihood, fitted.inference.method)

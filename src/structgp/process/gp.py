@@ -62,15 +62,28 @@ class GP(Parametrised):
     mean: Mean = eqx.field(default=None, converter=as_mean)
 
     @double_precision
-    def plan(self, X: Any, structure: str = "auto", approximate: str | None = None) -> Plan:
+    def plan(
+        self,
+        X: Any,
+        structure: str = "auto",
+        approximate: str | None = None,
+        *,
+        y: Any = None,
+        noise: Any = None,
+        extra: Any = None,
+        weights: Any = None,
+    ) -> Plan:
         """What would run at these inputs, what it costs, and why not the others.
+
+        Gaps and unequal noise may ask for another algorithm: with y, and what else `condition` takes, the plan knows of them.
 
         ``approximate="state-space"`` lets a process with a finite state stand in for SquaredExponential and RationalQuadratic,
         ``"matern"`` a Matérn kernel of high order; the plan says how far the covariance is then off.
         """
         inputs = as_inputs(X)
         check_inputs(self, inputs)
-        return plan(self, inputs, structure, approximate)
+        data = None if y is None else read_observations(self.likelihood, y, noise, "infer", inputs, extra, weights)
+        return plan(self, inputs, structure, approximate, data)
 
     @double_precision
     def condition(
@@ -97,8 +110,9 @@ class GP(Parametrised):
         observation counts.
         """
         inputs = as_inputs(X)
-        chosen = self.plan(inputs, structure, approximate)
+        check_inputs(self, inputs)
         data = read_observations(self.likelihood, y, noise, missing, inputs, extra, weights)
+        chosen = plan(self, inputs, structure, approximate, data)
         return _fitted(self, inputs, data, condition(self, inputs, data, chosen, rule_for(self, inference, data)))
 
     @double_precision
@@ -133,8 +147,9 @@ class GP(Parametrised):
         if method not in LEARNERS:
             raise ValueError(f"method must be one of {sorted(LEARNERS)}, got {method!r}")
         inputs = as_inputs(X)
-        chosen = self.plan(inputs, structure, approximate)
+        check_inputs(self, inputs)
         data = read_observations(self.likelihood, y, noise, missing, inputs, extra, weights)
+        chosen = plan(self, inputs, structure, approximate, data)
         rule = rule_for(self, inference, data)
         if rule is not None and method == "em":
             raise ValueError(
@@ -150,10 +165,9 @@ class GP(Parametrised):
             sites = SiteEvidence(self, inputs, data, chosen.engine, rule)
             gradient, options["objective"] = sites.begin(free_vector(self)), Objective(self, sites)
         with compiled_ahead(self, inputs, data, chosen.engine, rule, after=gradient):
-            learned, learning = LEARNERS[method](self, inputs, data, chosen.engine, **options)
+            learned, learning = LEARNERS[method](self, inputs, data, chosen.chosen, **options)
             found = None if sites is None else sites.sites(free_vector(learned))
-        if approximate is not None:  # the error belongs to the values that were learned
-            chosen = plan(learned, inputs, structure, approximate)
+        chosen = chosen.tuned(learned, inputs, data)
         return _fitted(learned, inputs, data, condition(learned, inputs, data, chosen, rule, found=found), learning)
 
     @double_precision
@@ -193,7 +207,6 @@ class GP(Parametrised):
         inputs = as_inputs(X)
         engine = self.plan(inputs, structure).engine
         data = read_observations(self.likelihood, y, None, missing, inputs, extra, weights)
-        engine = engine.specialised(self, inputs)
         with lapack_threads(len(inputs)):
             options: dict[str, Any] = {"n": n, "warmup": warmup, "thin": thin, "seed": seed, "method": method}
             return sample_latents(self, inputs, data, engine, **options)

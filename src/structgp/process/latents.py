@@ -122,7 +122,7 @@ class FittedLatents(Result):
         Xs, C = self._new_points(X), self.likelihood.latents
         size = int(2 ** np.clip(np.floor(np.log2(CHUNK_BYTES / (8 * self.conditional.row_size))), 4, 14))
         means, spreads = [np.zeros((0, C))], [np.zeros((0, C, C))]
-        with lapack_threads(self.plan.engine.matrix_rows(self.inputs)):
+        with lapack_threads(self.plan.rows):
             for at in range(0, len(Xs), size):
                 mean, spread = _unpadded(_look, (self.gp, self.conditional), [Xs[at : at + size]])
                 means.append(mean)
@@ -136,7 +136,7 @@ class FittedLatents(Result):
             raise ValueError(f"n must be at least 1 sample, got {n}")
         rng, Xs = generator(seed), self._new_points(X)
         key = jax.random.key(int(rng.integers(2**62)))
-        with lapack_threads(self.plan.engine.matrix_rows(self.inputs)):
+        with lapack_threads(self.plan.rows):
             draws = np.asarray(_draws(self.gp, self.conditional, Xs, key, n)) if len(Xs) else None
         f = np.zeros((n, 0, self.likelihood.latents)) if draws is None else draws
         return self.likelihood.sample(rng, f) if observed else f
@@ -159,7 +159,7 @@ class FittedLatents(Result):
         """A table of the parameters and an account of the fit."""
         lines = [repr(self.gp), "", *parameter_table(self.gp, self.learning), ""]
         lines.append(f"log evidence   {self.log_evidence:.6g}  ({int(np.sum(self.data.seen))} observations)")
-        lines.append(f"engine         {self.plan.engine.name}, {self.plan.offers[0].quality}")
+        lines.append(f"engine         {self.plan.engine.name}, {self.plan.chosen.quality}")
         lines.append(f"inference      {self.inference}")
         return "\n".join([*lines, f"learning       {self.learning}"] if self.learning else lines)
 

@@ -8,11 +8,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..engines.base import form_by_shape
 from ..engines.basis import columns
 from ..engines.eigen import Eigen
 from ..engines.grids import prior_draws
 from ..engines.kalman import Kalman
-from ..engines.plan import form_by_shape, plan
+from ..engines.plan import plan
 from ..inference.several import offsets
 from ..inputs.layouts import Grid, Inputs
 from ..kernels.algebra import Kernel

@@ -11,9 +11,10 @@ import jax
 import numpy as np
 
 from .._types import Seed, double_precision
+from ..engines.base import form_by_shape
 from ..engines.diagnose import why_not_positive
 from ..engines.kalman import Kalman, KalmanConditional
-from ..engines.plan import form_by_shape, plan
+from ..engines.plan import plan
 from ..inputs.layouts import Times, as_inputs
 from ..inputs.observations import Data, read_observations
 from ..inputs.reading import read_numbers
@@ -109,7 +110,8 @@ class FittedSeries(Result, Sequence[Fitted]):
         posterior = dataclasses.replace(posterior, conditional=_cut(posterior.conditional, len(self.inputs[s])))
         gp, inputs = posterior.prior, self.inputs[s]
         learning = self.learnings[s % len(self.learnings)] if self.learnings else None
-        return Fitted.of(gp, inputs, self.data[s], Conditioned(posterior, plan(gp, inputs, "markov")), learning)
+        chosen = plan(gp, inputs, "markov", data=self.data[s]).run_by(posterior.conditional.engine)
+        return Fitted.of(gp, inputs, self.data[s], Conditioned(posterior, chosen), learning)
 
     def __repr__(self) -> str:
         places = sum(len(inputs) for inputs in self.inputs)

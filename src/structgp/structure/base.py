@@ -10,6 +10,10 @@ import equinox as eqx
 class Structure(eqx.Module):
     """The prior of f at N places, in a form that some algorithm can use."""
 
+    def computed(self, signed: bool) -> Structure:
+        """The same with what a search for sites would otherwise compute at every step; `signed` sites may have w < 0."""
+        return self
+
 
 @dataclasses.dataclass(frozen=True)
 class No:

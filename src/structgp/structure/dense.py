@@ -21,6 +21,7 @@ from ..kernels.changepoint import ChangePoint
 from ..kernels.nonstationary import Linear, Polynomial
 from ..kernels.stationary import Radial
 from ..kernels.views import On, Project
+from ..linalg.dense import factors
 from .base import Structure
 
 Points = Float[Array, "N D"]
@@ -39,6 +40,10 @@ class Dense(Structure):
     def matrix(self) -> Float[Array, "N N"]:
         """K, the covariance among the places."""
         return covariance(self.kernel, self.X, self.X) if self.K is None else self.K
+
+    def computed(self, signed: bool) -> Dense:
+        K = self.matrix()
+        return Dense(self.kernel, self.X, K, factors.root(K) if signed else None)
 
     def __len__(self) -> int:
         return self.X.shape[0]

@@ -130,7 +130,7 @@ def _factor_on_host(B: np.ndarray, w: np.ndarray, scale: float) -> tuple[np.ndar
         B = spare + spare.T + np.diag(diagonal + jitter * w)
 
 
-def lapack_threads(n: int, side_by_side: int = 1) -> contextlib.AbstractContextManager:
+def lapack_threads(n: float, side_by_side: int = 1) -> contextlib.AbstractContextManager:
     """One LAPACK thread for small matrices and for computations side by side, where several get in each other's way."""
     return _blas().limit(limits=1, user_api="blas") if n < SMALL or side_by_side > 1 else contextlib.nullcontext()
 

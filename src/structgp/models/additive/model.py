@@ -14,8 +14,9 @@ import numpy as np
 from ..._types import Seed, double_precision, generator
 from ...engines.additive import SOLVERS, AdditiveConditional, AdditiveEngine, basis_of, remainders
 from ...engines.additive_splines import Totals, bound, totals
+from ...engines.base import Offer, form_by_shape
 from ...engines.basis import columns, integrate
-from ...engines.plan import Offer, Plan, form_by_shape
+from ...engines.plan import Plan
 from ...inference.base import Inference
 from ...inputs.layouts import Inputs, as_inputs
 from ...inputs.observations import Data, read_observations
@@ -235,7 +236,7 @@ def learn(
         with lapack_threads(1):
             gp, learning = climb(gp, objective, [free_vector(gp)], max(int(np.sum(data.seen)), 1), began, **options)
         evaluations += learning.evaluations
-        needed = AdditiveEngine().specialised(gp, inputs).intervals
+        needed = AdditiveEngine().tuned(gp, inputs).intervals
         if needed <= intervals:
             break
         intervals = needed
@@ -311,10 +312,10 @@ def conditioned(
 ) -> FittedAdditive:
     """An additive process given data, with the parameters as they are."""
     _refuse(gp, inputs)
-    engine = (engine or AdditiveEngine()).specialised(gp, inputs, data)
-    plan = Plan((Offer(engine, engine.cost(gp.kernel, inputs), note=engine.note(gp.kernel)),))
+    offer = (engine or AdditiveEngine()).offer(gp, inputs, data)
+    assert isinstance(offer, Offer)
     with lapack_threads(1):
-        return FittedAdditive.of(gp, inputs, data, condition(gp, inputs, data, plan, rule))
+        return FittedAdditive.of(gp, inputs, data, condition(gp, inputs, data, Plan((offer,)), rule))
 
 
 def _refuse(gp: GP, inputs: Inputs) -> None:
