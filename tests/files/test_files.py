@@ -442,3 +442,31 @@ def test_a_file_of_an_older_structgp_takes_defaults_for_new_fields(saved, fitted
     after = sg.load(saved)
     assert after.learning is None
     assert after.log_evidence == fitted.log_evidence
+
+
+def as_older(description):
+    """The plan as older files hold it: choices that were refusals among the fields of engines, accuracy left to these."""
+    for offer in (item["Offer"] for item in description["model"]["Fitted"]["plan"]["Plan"]["offers"]["tuple"]):
+        for name in set(offer) - {"engine", "cost", "reason", "note", "error"}:
+            del offer[name]
+        if offer["cost"] is not None:
+            del offer["cost"]["Cost"]["rows"]
+        for name, fields in offer["engine"].items():
+            if name in ("SpaceTimeChains", "ToeplitzLines", "FourierToeplitz"):
+                fields["refusal"] = "some cells are missing"
+
+
+def test_plans_of_older_files(tmp_path, monkeypatch):
+    from structgp.engines import grid_holes
+
+    monkeypatch.setattr(grid_holes, "WHOLE", 10)
+    grid = sg.Grid(np.linspace(0.0, 1.0, 6), np.linspace(0.0, 1.0, 5))
+    gp = sg.GP(sg.SquaredExponential([0.5, 0.6]), sg.Gaussian(0.1))
+    y = np.where(np.arange(30) == 7, np.nan, np.sin(5 * grid.points.sum(axis=1)))
+    fitted, path = gp.condition(grid, y, missing="infer", structure="kronecker"), tmp_path / "older.structgp"
+    fitted.save(path)
+    rewrite(path, as_older)
+    after = sg.load(path)
+    assert after.plan.engine == fitted.plan.engine
+    assert after.plan.chosen.quality == fitted.plan.chosen.quality == "to 1e-08"
+    np.testing.assert_array_equal(after.predict(grid).mean, fitted.predict(grid).mean)
