@@ -24,6 +24,7 @@ from ..engines.toeplitz_grid import ToeplitzLines
 from ..inference.base import Inferred
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
+from ..inputs.rows import in_bucket
 from ..kernels.algebra import Kernel
 from ..learn.maximise import Learning
 from ..linalg.dense import factors
@@ -40,7 +41,7 @@ from ..posterior import Conditional
 from ..process.conditioning import check_inputs
 from ..process.fitted import Fitted
 from ..process.gp import GP
-from ..process.latents import FittedLatents, conditional_of
+from ..process.latents import FittedLatents, condition_latents
 from ..process.stream import Stream
 from ..structure.dense import covariance
 
@@ -143,9 +144,12 @@ def _(conditional: CholeskyConditional) -> CholeskyConditional:
 
 @complete.register
 def _(fitted: FittedLatents) -> FittedLatents:
-    engine = fitted.plan.engine.tuned(fitted.gp, fitted.inputs, fitted.data)
+    inputs, data = in_bucket(fitted.inputs, fitted.data)  # as when it was conditioned
+    engine = fitted.plan.engine.tuned(fitted.gp, inputs, data)
+    w, h = (np.pad(part, [(0, len(inputs) - len(part)), (0, 0)]) for part in (fitted.inference.w, fitted.inference.h))
     with lapack_threads(fitted.plan.rows):
-        object.__setattr__(fitted, "conditional", conditional_of(fitted.gp, fitted.inputs, fitted.inference, engine))
+        conditional = jax.block_until_ready(condition_latents(fitted.gp, inputs, w, h, engine))
+    object.__setattr__(fitted, "conditional", conditional)
     return fitted
 
 
