@@ -8,9 +8,9 @@ import typing
 import jax
 import jaxtyping
 import numpy as np
-from beartype import BeartypeConf, BeartypeHintOverrides, beartype
+from beartype import BeartypeConf, FrozenDict, beartype
 
-CONF = BeartypeConf(hint_overrides=BeartypeHintOverrides({typing.Self: typing.Any}), is_pep484_tower=True)
+CONF = BeartypeConf(hint_overrides=FrozenDict({typing.Self: typing.Any}), is_pep484_tower=True)
 checker = beartype(conf=CONF)
 
 
