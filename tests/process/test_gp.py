@@ -65,11 +65,11 @@ def test_prediction_runs_in_pieces_of_bounded_size(monkeypatch):
     many = np.random.default_rng(0).uniform(-2, 2, (100, 2))
     whole = FITTED.predict(many)
     sizes = []
-    program = fitted_module.marginals_of
-    watched = lambda gp, conditional, weights, places, *more, **options: (
-        sizes.append(len(places)) or program(gp, conditional, weights, places, *more, **options)
+    program = fitted_module._marginals
+    watched = lambda posterior, places, *more, **options: (
+        sizes.append(len(places)) or program(posterior, places, *more, **options)
     )
-    monkeypatch.setattr(fitted_module, "marginals_of", watched)
+    monkeypatch.setattr(fitted_module, "_marginals", watched)
     monkeypatch.setattr(fitted_module, "CHUNK_BYTES", 8 * zoo.N * 16)
     pieces = FITTED.predict(many)
     np.testing.assert_allclose(pieces.mean, whole.mean, rtol=1e-12)
