@@ -446,7 +446,9 @@ def test_a_file_of_an_older_structgp_takes_defaults_for_new_fields(saved, fitted
 
 def as_older(description):
     """The plan as older files hold it: choices that were refusals among the fields of engines, accuracy left to these."""
-    for offer in (item["Offer"] for item in description["model"]["Fitted"]["plan"]["Plan"]["offers"]["tuple"]):
+    offers = description["model"]["Fitted"]["plan"]["Plan"]["offers"]["tuple"]
+    offers[:] = [{"Offer": fields} for item in offers for fields in item.values()]
+    for offer in (item["Offer"] for item in offers):
         for name in set(offer) - {"engine", "cost", "reason", "note", "error"}:
             del offer[name]
         if offer["cost"] is not None:
