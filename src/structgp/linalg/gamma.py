@@ -1,4 +1,4 @@
-"""Differences of log Γ that keep their digits: log Γ itself grows like a log a, and what is left of it after a difference does not."""
+"""Differences of log Γ: it grows like a log a, and takes the digits of a difference with it unless that is formed by itself."""
 
 from __future__ import annotations
 
