@@ -8,12 +8,12 @@ rate λ, q = `diffusion(n)` and V = `stationary(n)` at unit rate and variance,
 By the reproducing property the covariance of f(x) with the feature that belongs to φ is φ(x) itself, so that for a basis with
 values φ(x) and inner products S the matrix Q(x, z) = φ(x)ᵀS⁻¹φ(z) is a projection of the covariance: K − Q is never negative.
 
-In floating point S must be right in units of its own diagonal at every rate, or Q outgrows the covariance. For long length scales
-polynomials of degree below n cost nearly nothing beside all else, so a basis that hides them in combinations loses them to
-cancellation. The basis kept here begins with them, 1, x, x²/2, …, each made orthogonal to those before it; the others are n-fold
-integrals of splines of degree n − 1, so that no derivative is taken by differences, made orthogonal to the polynomials and to each
-other at a short reference length scale and in the mean square over [a, b], from smooth to rough. But for its diagonal, S is then
-well conditioned at every rate; docs/notes/additive.md compares it with others.
+In floating point S must be right in units of its own diagonal at every rate, or Q outgrows the covariance. For long length
+scales polynomials of degree below n cost nearly nothing beside all else, so a basis that hides them in combinations loses
+them to cancellation. The basis kept here begins with them, 1, x, x²/2, …, each made orthogonal to those before it; the others
+are n-fold integrals of splines of degree n − 1, so that no derivative is taken by differences, made orthogonal to the
+polynomials and to each other at a short reference length scale and in the mean square over [a, b], from smooth to rough. But
+for its diagonal, S is then well conditioned at every rate.
 """
 
 from __future__ import annotations
