@@ -15,7 +15,9 @@ TEST_ENV := XLA_FLAGS=--xla_backend_optimization_level=0 JAX_COMPILATION_CACHE_D
 # OpenBLAS 0.3.34 overruns its stack, unless it takes the second-level cache for a smaller one.
 AVX2_ENV := $(TEST_ENV) XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_max_isa=AVX2" \
 	JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax-avx2 OPENBLAS_CORETYPE=Haswell OPENBLAS_L2_SIZE=512
-LAWS := tests/laws tests/linalg tests/models/test_additive.py tests/models/test_changepoints.py
+LAWS := tests/laws tests/linalg $(addprefix tests/models/test_additive.py::test_,splines_project_the_covariance the_bound_is_one \
+	the_gradient_of_the_bound_is_its_slope) $(addprefix tests/models/test_changepoints.py::test_,learning_climbs_to_a_flat_place \
+	equals_the_sum_over_all_segmentations)
 
 .PHONY: demo test test-all check unit full laws-avx2 margins browser format bench docs clean help
 
