@@ -10,7 +10,7 @@ A = np.concatenate([np.geomspace(0.01, 1e12, 60), [16 - 1e-9, 16.0, 16 + 1e-9]])
 
 def test_steps_add_up_to_what_the_recurrence_says(x64):
     """Γ(a + 1) = a Γ(a), in one step and in two halves, and Γ(a + 3) = a (a + 1) (a + 2) Γ(a)."""
-    close = {"rtol": 1e-14, "atol": 1e-14}
+    close = {"rtol": 1e-13, "atol": 1e-13}  # log Γ reaches 28 before the series takes over: rounding of up to 6e-15
     np.testing.assert_allclose(log_gamma_ratio(A, 1.0), np.log(A), **close)
     np.testing.assert_allclose(log_gamma_ratio(A, 0.5) + log_gamma_ratio(A + 0.5, 0.5), np.log(A), **close)
     np.testing.assert_allclose(log_gamma_ratio(A, 3.0), np.log(A) + np.log1p(A) + np.log(A + 2), **close)
