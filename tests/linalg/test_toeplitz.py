@@ -123,7 +123,7 @@ def test_few_waves_leave_an_interval_and_probes_fill_it():
     assert error(probed) < 0.5 * error(probed._replace(solved=probed.easy))
     slope = jax.grad(lambda s: as_waves(s, jnp.asarray(W), jnp.asarray(T), effort)[0])(3.0)
     expected = jax.grad(lambda s: with_gaps(s, jnp.asarray(W), jnp.asarray(T))[0])(3.0)
-    np.testing.assert_allclose(slope, expected, rtol=0.05)
+    np.testing.assert_allclose(slope, expected, rtol=0.05)  # the error of 64 fixed probes, the same on every machine
 
 
 @pytest.mark.parametrize("columns", [1, 2])

@@ -286,9 +286,8 @@ def given_factors(structure: Additive, sites: Sites, intervals: int) -> GivenFac
 
 
 def basis_of(structure: Additive, intervals: int) -> splines.Splines:
-    """Spline features on the lines, nearly diagonal at the rates at hand."""
-    t, rate = jax.lax.stop_gradient((structure.t, structure.rate))  # whatever the rates, the features span the same functions
-    return splines.build(t, rate, intervals, structure.states)
+    """Spline features on the lines."""
+    return splines.build(jax.lax.stop_gradient(structure.t), intervals, structure.states)
 
 
 def _lines(kernel: Kernel, X: Float[Array, "M D"]) -> Lines:

@@ -12,6 +12,7 @@ from scipy import special
 
 from .._types import Numbers
 from ..linalg import quadrature
+from ..linalg.gamma import log_gamma_ratio
 from ..parameters.supports import positive
 from ..parameters.tree import parameter
 from .base import Likelihood, first_few, numeric
@@ -94,7 +95,7 @@ class NegativeBinomial(_Counts):
 
     def _constant(self, y: Any) -> Any:
         r = 1 / self.dispersion
-        return gammaln(y + r) - gammaln(r) - gammaln(y + 1)
+        return log_gamma_ratio(r, y) - gammaln(y + 1)
 
     def expected_log_prob(self, y: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
         odds = mean + jnp.log(extra * self.dispersion)

@@ -292,9 +292,7 @@ class AdditiveLabels:
         lines = _lines(kernel, jnp.asarray(Z))
         t = jnp.sort(lines.t, axis=0)
         with lapack_threads(1):
-            basis = as_numpy(
-                splines.build(t, 2 * np.sqrt(5.0) / jnp.maximum(t[-1] - t[0], 1e-12), self.intervals, lines.states)
-            )
+            basis = as_numpy(splines.build(t, self.intervals, lines.states))
             model: Any = SplineLatent(kernel, self.likelihood, basis, Z.shape[1])
             frozen = [path for path in model.parameters() if path.endswith("direction")]
             model = model.freeze(*frozen) if frozen else model

@@ -8,9 +8,12 @@ rate λ, q = `diffusion(n)` and V = `stationary(n)` at unit rate and variance,
 By the reproducing property the covariance of f(x) with the feature that belongs to φ is φ(x) itself, so that for a basis with
 values φ(x) and inner products S the matrix Q(x, z) = φ(x)ᵀS⁻¹φ(z) is a projection of the covariance: K − Q is never negative.
 
-Plain B-splines make S ill-conditioned for long length scales. The basis kept here is orthonormal at a reference rate and
-orthogonal in the mean square over [a, b] (a Karhunen–Loève basis), from smooth to rough. S is then graded at every rate, and
-the inner products come from derivative values, not from differences of large matrices.
+In floating point S must be right in units of its own diagonal at every rate, or Q outgrows the covariance. For long length
+scales polynomials of degree below n cost nearly nothing beside all else, so a basis that hides them in combinations loses
+them to cancellation. The basis kept here begins with them, 1, x, x²/2, …, each made orthogonal to those before it; the others
+are n-fold integrals of splines of degree n − 1, so that no derivative is taken by differences, made orthogonal to the
+polynomials and to each other at a short reference length scale and in the mean square over [a, b], from smooth to rough. But
+for its diagonal, S is then well conditioned at every rate.
 """
 
 from __future__ import annotations
@@ -29,6 +32,9 @@ from scipy.interpolate import BSpline
 
 from structgp.linalg.markov import matern_sde
 
+REFERENCE = 0.1  # the length scale, in lengths of a line, at which the basis is orthonormal
+ROUNDING = 1e-13  # of S in units of its diagonal: above the size of the largest basis (263 functions) times the unit roundoff
+
 
 class Splines(NamedTuple):
     """A basis for each of D lines, each rescaled to [0, 1]."""
@@ -46,15 +52,15 @@ def size(intervals: int, n: int) -> int:
     return intervals + 2 * n - 1
 
 
-def build(t: Float[Array, "N D"], rate: Float[Array, " D"], intervals: int, n: int) -> Splines:
-    """The basis for lines with sorted places t, orthonormal at a reference rate for each line: made on the host."""
+def build(t: Float[Array, "N D"], intervals: int, n: int) -> Splines:
+    """The basis for lines with sorted places t: made on the host."""
     m, at = size(intervals, n), np.linspace(0.0, 1.0, intervals + 1) * (len(t) - 1)
     low = np.floor(at).astype(int)
     share = (at - low)[:, None]
     crowded = (1 - share) * t[low] + share * t[np.minimum(low + 1, len(t) - 1)]
     sizes = ((), (), (intervals + 4 * n - 1,), (m, m), (2 * n + 1, m, m), (2 * n - 1, m, m))
     shapes = [(t.shape[1], *size) for size in sizes]
-    return Splines(*_on_host(functools.partial(_all_lines, n=n), shapes, crowded, rate))
+    return Splines(*_on_host(functools.partial(_all_lines, n=n), shapes, crowded))
 
 
 def _on_host(function: Callable[..., Any], shapes: list[tuple[int, ...]], *arguments: Array) -> list[Array]:
@@ -71,39 +77,47 @@ def _on_host(function: Callable[..., Any], shapes: list[tuple[int, ...]], *argum
     return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def _all_lines(crowded: np.ndarray, rate: np.ndarray, n: int) -> tuple[np.ndarray, ...]:
+def _all_lines(crowded: np.ndarray, n: int) -> tuple[np.ndarray, ...]:
     """Knots half-way between equally spaced places and places with equally many data between them, and the basis on them."""
     origin, length = crowded[0], np.ptp(crowded, axis=0)
     length = np.where(length > 0, length, 1.0)
     uniform = np.linspace(0.0, 1.0, len(crowded))[:, None]
     breaks = np.where(np.ptp(crowded, axis=0) > 0, 0.5 * (uniform + (crowded - origin) / length), uniform)
-    lines = [_one(breaks[:, d], rate[d] * length[d], n) for d in range(len(rate))]
+    lines = [_one(line, n) for line in breaks.T]
     return origin, length, *(np.stack(part) for part in zip(*lines, strict=True))
 
 
-def _one(breaks: np.ndarray, rate: float, n: int) -> tuple[np.ndarray, ...]:
-    p = 2 * n - 1
-    knots = np.concatenate([np.repeat(breaks[:1], p), breaks, np.repeat(breaks[-1:], p)])
+def _one(breaks: np.ndarray, n: int) -> tuple[np.ndarray, ...]:
+    p, m = 2 * n - 1, size(len(breaks) - 1, n)
     nodes, weights = np.polynomial.legendre.leggauss(p + 1)  # exact for the products of two polynomials of degree p
     h = np.diff(breaks)
     x = (breaks[:-1, None] + h[:, None] * (nodes + 1) / 2).ravel()
-    root = np.sqrt(h[:, None] * weights / 2).ravel()
-    all_of_them = BSpline(knots, np.eye(len(knots) - p - 1), p)
-    values = [root[:, None] * all_of_them(x, nu=k) for k in range(n + 1)]
-    ends = [all_of_them(breaks[0], nu=k) for k in range(n)]
-    change = _orthonormal(values, ends, rate, n)
-    return knots, change, *_coefficients([v @ change for v in values], [e @ change for e in ends], n)
+    root = np.sqrt(h[:, None] * weights / 2).ravel()[:, None]
+    power = lambda l: x**l / math.factorial(l) if l >= 0 else np.zeros(len(x))
+    rough = [_integrals(breaks, np.eye(m - n), n - 1, n - k) for k in range(n + 1)]  # derivatives of order k
+    values = [root * np.column_stack([*(power(l - k) for l in range(n)), rough[k](x)]) for k in range(n + 1)]
+    ends = list(np.eye(n, m))
+    powers = [_integrals(breaks, np.ones(m - l), p - l, l).c[:m] for l in range(n)]
+    change = _orthonormal(values, ends, n)
+    in_b_splines = np.column_stack([*powers, rough[0].c[:m]]) @ change
+    return rough[0].t, in_b_splines, *_coefficients([v @ change for v in values], [e @ change for e in ends], n)
 
 
-def _orthonormal(values: list[np.ndarray], ends: list[np.ndarray], rate: float, n: int) -> np.ndarray:
+def _integrals(breaks: np.ndarray, coefficients: np.ndarray, degree: int, times: int) -> BSpline:
+    """Splines integrated so many times from the start of the line."""
+    spline = BSpline(np.pad(breaks, degree, mode="edge"), coefficients, degree)
+    return spline.antiderivative(times) if times else spline
+
+
+def _orthonormal(values: list[np.ndarray], ends: list[np.ndarray], n: int) -> np.ndarray:
     """The change of basis, from factors of the inner products: their squares are never formed."""
-    q, V = matern_sde.diffusion(n), matern_sde.stationary(n)
+    q, V, rate = matern_sde.diffusion(n), matern_sde.stationary(n), math.sqrt(2 * n - 1) / REFERENCE
     inside = sum(math.comb(n, k) * rate ** (0.5 - k) * values[k] for k in range(n + 1)) / math.sqrt(q)
     start = np.linalg.solve(np.linalg.cholesky(V), np.stack([rate**-k * ends[k] for k in range(n)]))
     R = np.linalg.qr(np.concatenate([inside, start]), mode="r")
-    white = scipy.linalg.solve_triangular(R, values[0].T, trans="T").T
-    rotation = np.linalg.svd(white, full_matrices=False)[2].T
-    return scipy.linalg.solve_triangular(R, rotation)
+    change = scipy.linalg.solve_triangular(R, np.eye(len(R)))
+    rotation = np.linalg.svd(values[0] @ change[:, n:], full_matrices=False)[2].T
+    return np.column_stack([change[:, :n], change[:, n:] @ rotation])
 
 
 def _coefficients(values: list[np.ndarray], ends: list[np.ndarray], n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -121,12 +135,12 @@ def _coefficients(values: list[np.ndarray], ends: list[np.ndarray], n: int) -> t
 
 
 def inner_products(splines: Splines, rate: Float[Array, " D"]) -> Float[Array, "D m m"]:
-    """S at other rates, for unit variances."""
+    """S for unit variances, raised by what rounding may have taken from it: its inverse can be too small, never too large."""
     rate = (rate * splines.length)[:, None]
     inside = rate ** (1.0 - jnp.arange(splines.inside.shape[1]))
     start = rate ** (-1.0 * jnp.arange(splines.start.shape[1]))
     S = jnp.einsum("ds,dsij->dij", inside, splines.inside) + jnp.einsum("dr,drij->dij", start, splines.start)
-    return 0.5 * (S + jnp.swapaxes(S, 1, 2))
+    return 0.5 * (S + jnp.swapaxes(S, 1, 2)) + ROUNDING * S * jnp.eye(S.shape[1])
 
 
 def local(splines: Splines, x: Float[Array, "N D"], n: int, order: int = 0) -> tuple[Int[Array, "N D"], Float[Array, "N D p"]]:
