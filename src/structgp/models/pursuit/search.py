@@ -1,8 +1,8 @@
 """Which projections, and how many: directions are learned from several starts, on few rows first where all are much work.
 
 Each number of projections begins with the model of the number before, with new directions, and afresh. The number is raised as
-long as the evidence, charged for the D + 1 parameters of each projection, rises, and as long as there is time; a climb that runs
-out of it ends with the best that it has found.
+long as the evidence, charged for the D + 1 parameters of each projection, rises, and as long as there is time; a climb that
+runs out of it ends with the best that it has found.
 """
 
 from __future__ import annotations

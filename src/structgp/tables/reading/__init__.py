@@ -1,12 +1,12 @@
 """Tables from files: text of any kind, spreadsheets, Parquet and pictures, read into columns of numbers, dates and categories.
 
-`files` turns bytes into a table of text, `cells` and `dates` say what a column of text holds, `layout` remembers how each column of
-the training table became numbers. Whatever had to be assumed is said in one line each, as notes of the `Table`.
+`files` and `text` turn bytes into columns of text, `cells` and `dates` say what such a column holds, `layout` remembers how
+each column of the training table became numbers. Whatever had to be assumed is said, one note of the `Table` each.
 """
 
-from .dates import SECONDS
 from .files import Table, as_table, read_frame, read_table
 from .layout import MOST_LEVELS, Column, Layout, as_floats, as_text, find_column, kind_of, look, target_in
+from .moments import SECONDS
 
 __all__ = [
     "MOST_LEVELS",

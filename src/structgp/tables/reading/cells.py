@@ -74,8 +74,9 @@ def read_cells(
         return Cells(text, like)
     if like.kind != "category":
         dated = like.kind == "date" or bool(NAMED_DATE.search(text.name) and text.drop_nulls().str.contains(r"^\d{8}$").all())
-        found = None if dated else read_numbers(text, like.decimal or decimal, commas, like.codes)
-        found = found or read_moments(text, order, zone or like.zone, like.style)
+        as_numbers = lambda: read_numbers(text, like.decimal or decimal, commas, like.codes)
+        as_dates = lambda: read_moments(text, order, zone or like.zone, like.style)
+        found = (as_dates() or as_numbers()) if dated else (as_numbers() or as_dates())
         if found is not None:
             return found
     lower = text.str.to_lowercase()
@@ -108,14 +109,15 @@ def read_numbers(text: pl.Series, decimal: str, commas: str, codes: tuple[float,
     import polars as pl
 
     filled = text.is_not_null()
-    values, notes, mark = text.cast(pl.Float64, strict=False), (), ""
+    notes: tuple[str, ...] = ()
+    values, mark = text.cast(pl.Float64, strict=False), ""
     if (values.is_null() & filled).any() or decimal == ",":
         bare, notes, mark = _bare(text, decimal, commas)
         values = bare.cast(pl.Float64, strict=False)
     strange = text.filter(values.is_null() & filled)
     words = strange.unique(maintain_order=True)
     all_gaps = words.str.to_lowercase().is_in(list(WORDS)).all()
-    few_words = len(words) <= FEW_WORDS and len(text) - text.null_count() - len(strange) >= MOSTLY * filled.sum()
+    few_words = len(words) <= FEW_WORDS and len(strange) <= (1 - MOSTLY) * text.count()
     if values.is_null().all() or not (all_gaps or few_words):
         return None
     notes += _words_note(strange)

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import datetime
 import re
-import zoneinfo
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ...inputs.reading import few
+from .moments import in_zone, minutes_of, offset_name
 
 if TYPE_CHECKING:
     import polars as pl
 
-SECONDS = {"years": 365.25 * 86400.0, "days": 86400.0, "hours": 3600.0, "seconds": 1.0}
 ORDERS = ("auto", "day-first", "month-first")
-MOST_LOOKED_BACK = 400  # moments by which the step of a series is found
 MOSTLY = 0.8  # part of the cells that must have one form; the others are then missing
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 GERMAN = {"mär": "mar", "mrz": "mar", "mai": "may", "okt": "oct", "dez": "dec"}
-OFFSET = re.compile(r"UTC|[+-]\d{2}:\d{2}")
 NAMED_DATE = re.compile("date|day|datum|tag|time|zeit", re.IGNORECASE)
 
 # A weekday, what names the day, and the time of day with its zone; each may be missing.
@@ -67,7 +62,8 @@ def read_dates(text: pl.Series, order: str = "auto", zone: str = "", style: str 
     filled = int(text.is_not_null().sum())
     clock = parts["hour"].is_not_null()
     if filled and int((clock & (parts["day"].fill_null("") == "")).sum()) >= MOSTLY * filled:
-        day, form, notes = pl.repeat("1970-01-01", len(text), eager=True).str.to_date(), "", []
+        form, notes = "", list[str]()
+        day = pl.repeat("1970-01-01", len(text), eager=True).str.to_date()
         day = pl.select(pl.when(clock).then(day)).to_series()
     else:
         found = _days(text, parts["day"], order, style, filled)
@@ -204,7 +200,7 @@ def _in_zone(wall: pl.Series, zones: pl.Series, asked: str, notes: list[str]) ->
             return wall, ""
         notes.append(f"times without a zone are taken for those of {asked}")
         return in_zone(wall, asked), asked
-    minutes = {text: _minutes(text) for text in offsets}
+    minutes = {text: minutes_of(text) for text in offsets}
     own = sorted({offset_name(value) for value in minutes.values()})
     bare = int((wall.is_not_null() & zones.is_null()).sum())
     if bare:
@@ -219,36 +215,6 @@ def _in_zone(wall: pl.Series, zones: pl.Series, asked: str, notes: list[str]) ->
     return moments, zone
 
 
-def in_zone(wall: pl.Series, zone: str) -> pl.Series:
-    """Moments from times on the wall of a place; an hour that the clocks skip is missing, one that they repeat is the first."""
-    if OFFSET.fullmatch(zone):
-        return (wall - datetime.timedelta(minutes=_minutes(zone))).dt.replace_time_zone("UTC")
-    return wall.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
-
-
-def _minutes(zone: str) -> int:
-    """Minutes that a clock with this offset is ahead of UTC."""
-    if zone.upper() in ("Z", "UTC", "GMT"):
-        return 0
-    digits = zone[1:].replace(":", "").ljust(4, "0")
-    return (-1 if zone[0] == "-" else 1) * (60 * int(digits[:2]) + int(digits[2:]))
-
-
-def offset_name(minutes: int) -> str:
-    """An offset as ISO 8601 has it."""
-    return "UTC" if minutes == 0 else f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
-
-
-def zone_of(name: str) -> datetime.tzinfo:
-    """The zone with this name: UTC, an offset such as +01:00, or a place such as Europe/Berlin."""
-    if OFFSET.fullmatch(name):
-        return datetime.timezone(datetime.timedelta(minutes=_minutes(name)))
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"there is no time zone {name!r}: write for instance UTC, +01:00 or Europe/Berlin") from None
-
-
 def _clock_style(parts: pl.DataFrame, form: str, zone: str) -> str:
     """How the time of day is written."""
     half, seconds = parts["half"].is_not_null().any(), parts["second"].is_not_null().any()
@@ -257,63 +223,3 @@ def _clock_style(parts: pl.DataFrame, form: str, zone: str) -> str:
         ("%I" if half else "%H") + ":%M" + (":%S" if seconds else "") + (".%f" if parts["fraction"].is_not_null().any() else "")
     )
     return gap + clock + (" %p" if half else "") + ("%z" if zone else "")
-
-
-def write_moment(seconds: float, style: str, zone: str) -> str:
-    """A moment, in seconds since 1970, as the table writes it."""
-    moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=round(seconds, 3))
-    moment = moment.astimezone(zone_of(zone)) if zone else moment
-    if "Q" in style:
-        style = style.replace("Q", f"Q{(moment.month + 2) // 3}")
-    minutes = round((moment.utcoffset() or datetime.timedelta()).total_seconds() / 60)
-    offset = "Z" if zone == "UTC" else offset_name(minutes).replace("UTC", "+00:00")
-    return moment.strftime(style.replace("%z", offset))
-
-
-def after(moments: np.ndarray, zone: str = "") -> Iterator[float]:
-    """The moments that follow a series of them, in order, all in seconds since 1970.
-
-    They go by whole months where the series does, by working days where it never met a weekend, by the days of the calendar where
-    it has one time of day (also when clocks are changed), else by its usual step.
-    """
-    local, last = [_local(value, zone) for value in moments[-MOST_LOOKED_BACK:]], float(moments[-1])
-    months = np.diff([12 * moment.year + moment.month for moment in local])
-    step = float(np.median(np.diff(moments))) if len(moments) > 1 else 86400.0
-    ends = all((moment + datetime.timedelta(days=1)).day == 1 for moment in local)
-    same = len({moment.time() for moment in local}) == 1
-    if len(months) and (months > 0).all() and same and (ends or len({moment.day for moment in local}) == 1):
-        yield from _months_after(local[-1], int(np.median(months)), ends, zone)
-    whole = round(step / 86400)
-    working = whole == 1 and same and len(local) > 7 and all(moment.weekday() < 5 for moment in local)
-    moment = local[-1]
-    while True:
-        if same and whole >= 1 and abs(step - whole * 86400) < 1:
-            moment += datetime.timedelta(days=whole)
-            while working and moment.weekday() >= 5:
-                moment += datetime.timedelta(days=1)
-            yield _utc(moment, zone)
-        else:
-            last += step
-            yield last
-
-
-def _months_after(moment: datetime.datetime, months: int, ends: bool, zone: str) -> Iterator[float]:
-    """Moments some months apart, at the same day of the month or always at its last day."""
-    count = 12 * moment.year + moment.month - 1
-    while True:
-        count += months
-        first = moment.replace(year=count // 12, month=count % 12 + 1, day=1)
-        following = (first + datetime.timedelta(days=31)).replace(day=1)
-        last_day = (following - datetime.timedelta(days=1)).day
-        yield _utc(first.replace(day=last_day if ends else min(moment.day, last_day)), zone)
-
-
-def _local(seconds: float, zone: str) -> datetime.datetime:
-    """The time on the wall."""
-    moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=round(float(seconds), 3))
-    return (moment.astimezone(zone_of(zone)) if zone else moment).replace(tzinfo=None)
-
-
-def _utc(wall: datetime.datetime, zone: str) -> float:
-    """Seconds since 1970 of a time on the wall."""
-    return wall.replace(tzinfo=zone_of(zone) if zone else datetime.UTC).timestamp()

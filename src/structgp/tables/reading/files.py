@@ -17,8 +17,9 @@ import numpy as np
 
 from ...inputs.reading import few
 from .cells import GAPS, WORDS, Cells, How, clear_mark, read_cells, without_codes
-from .dates import ORDERS, in_zone, zone_of
+from .dates import ORDERS
 from .layout import CELLS
+from .moments import in_zone, zone_of
 from .text import decoded, first_line, grid_of
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def read_frame(path: Any, **options: Any) -> pl.DataFrame:
 def read_table(path: Any, *, dates: str = "auto", zone: str = "", like: Mapping[str, How] | None = None) -> Table:
     """The table in a file, with a note for everything that had to be assumed.
 
-    `dates` says whether 01/02/2020 is "day-first" or "month-first", `zone` in which time zone times are meant and shown, and `like`
-    how the columns of an earlier table were written, so that this one is read in the same way.
+    `dates` says whether 01/02/2020 is "day-first" or "month-first", `zone` in which time zone times are meant and shown, and
+    `like` how the columns of an earlier table were written, so that this one is read in the same way.
     """
     if dates not in ORDERS:
         raise ValueError(f"dates must be one of {', '.join(ORDERS)}, got {dates!r}")
@@ -148,7 +149,7 @@ def _cell(value: Any) -> str:
     """A cell of a sheet as text."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))
-    if isinstance(value, datetime.datetime) and not value.time() == datetime.time():
+    if isinstance(value, datetime.datetime) and value.time() != datetime.time():
         return value.isoformat(" ")
     return value.strftime("%Y-%m-%d") if isinstance(value, datetime.date) else str(value)
 
@@ -193,7 +194,7 @@ def _join_clock(read: dict[str, Cells], notes: list[str]) -> None:
 
 
 def _as_written(text: pl.Series, cells: Cells) -> pl.Series:
-    """A column as files show it: numbers as they were read, unless they begin with zeros as keys do; all else as it was written."""
+    """A column as files show it: numbers as they were read, unless they begin with zeros as keys do, all else as written."""
     if cells.how.kind == "number" and not text.str.contains(r"^[-+]?0\d").any():
         return cells.series
     return text.set((text == "").fill_null(False), None)
@@ -241,8 +242,8 @@ def _typed(frame: pl.DataFrame, *, order: str, zone: str, like: Mapping[str, How
             read[name] = Cells(series if aware else in_zone(series, zone), How("date", zone=zone))
         else:
             read[name] = Cells(series, How(zone=getattr(series.dtype, "time_zone", None) or ""))
-    values = pl.DataFrame([cells.series.alias(name) for name, cells in read.items()])
-    return Table(values, frame, {name: cells.how for name, cells in read.items()}, tuple(_said(read)))
+    columns = pl.DataFrame([cells.series.alias(name) for name, cells in read.items()])
+    return Table(columns, frame, {name: cells.how for name, cells in read.items()}, tuple(_said(read)))
 
 
 def _with_rows(frame: pl.DataFrame, path: Path) -> pl.DataFrame:

@@ -1,9 +1,8 @@
-"""How the columns of a table become numbers: remembered from the training table, so that new tables are read in the same way."""
+"""How the columns of a table become numbers: remembered from the training table, so that new tables are read alike."""
 
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import difflib
 import itertools
 import re
@@ -14,7 +13,7 @@ import numpy as np
 
 from ...inputs.reading import few
 from .cells import How
-from .dates import SECONDS, after, in_zone, write_moment
+from .moments import SECONDS, after, in_zone, write_moment
 
 if TYPE_CHECKING:
     import polars as pl
@@ -77,7 +76,8 @@ class Column:
             return f"left out: {self.dropped}"
         words = {
             "number": "number",
-            "date": f"{'time of day' if self.is_clock else 'date'}, in {self.unit}{f', in the zone {self.zone}' if self.zone else ''}",
+            "date": f"{'time of day' if self.is_clock else 'date'}, in {self.unit}"
+            + (f", zone {self.zone}" if self.zone else ""),
             "category": f"category, {len(self.levels)} levels: {few(self.levels, 4)}",
         }[self.kind]
         filled = "" if not self.missing or self.fill is None else f", filled with the median {self.fill:.4g}"
@@ -246,13 +246,9 @@ def _style(series: pl.Series, seconds: np.ndarray) -> str:
 
 def numbers_rows(series: pl.Series) -> bool:
     """Whether a column only numbers the rows: its name says so, and it holds whole numbers that always rise."""
-    if (
-        not series.dtype.is_integer()
-        or series.null_count()
-        or not (ROW_NUMBERS.fullmatch(series.name) or series.name[-2:] in ("Id", "ID"))
-    ):
-        return False
-    return len(series) > 2 and bool((series.diff().drop_nulls() > 0).all())
+    named = ROW_NUMBERS.fullmatch(series.name) or series.name.endswith(("Id", "ID"))
+    whole = series.dtype.is_integer() and series.null_count() == 0 and len(series) > 2
+    return bool(named and whole and (series.diff().drop_nulls() > 0).all())
 
 
 def _unit(span: float) -> str:

@@ -86,8 +86,8 @@ def grid_of(text: str, path: Path, separator: str | None, notes: list[str]) -> t
         raise ValueError(f"{path} has two columns called {few([repr(name) for name in repeated])}: rename one of them")
     if not lines:
         raise ValueError(f"{path} has a header but no rows: at least one row is needed")
-    lines = _of_one_width(lines, widths, len(header), separator, path, notes)
-    body = "\n".join(lines)
+    rows = _of_one_width(lines, widths, len(header), separator, path, notes)
+    body = "\n".join(rows)
     if f'{separator} "' in body:
         body = re.sub(f'{re.escape(separator)} +"', f'{separator}"', body)
     try:
@@ -135,7 +135,7 @@ def _width(line: str, separator: str) -> int:
 
 
 def _after_titles(lines: Lines, separator: str, notes: list[str]) -> Lines:
-    """The lines from the header on: a title fills one cell where the table has several, and is not all that stands in a column."""
+    """The lines from the header on: a title fills one cell where the table has several."""
     filled = lambda line: sum(bool(cell.strip()) for cell in line.split(separator))
     usual = Counter(filled(line) for _, line in lines[:LOOKED_AT]).most_common(1)[0][0]
     while len(lines) > 2 and filled(lines[0][1]) == 1 < usual:
@@ -184,4 +184,5 @@ def _of_one_width(
 
 
 def first_line(problem: Exception) -> str:
+    """What an error says first."""
     return str(problem).strip().splitlines()[0]
