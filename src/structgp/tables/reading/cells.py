@@ -124,10 +124,9 @@ def read_numbers(text: pl.Series, decimal: str, commas: str, codes: tuple[float,
     values, codes = without_codes(values, codes)
     if codes:
         notes += (f"{few([f'{code:g}' for code in codes])} is taken as missing: it lies far outside of the other values",)
-    whole = text.str.contains(r"^[-+]?\d+$") | values.is_null()
-    integers = text.str.strip_prefix("+").cast(pl.Int64, strict=False).set(values.is_null(), None) if whole.all() else None
-    if integers is not None and integers.null_count() == values.null_count():
-        values = integers
+    if (values == values.floor()).all():
+        integers = text.str.strip_prefix("+").cast(pl.Int64, strict=False).set(values.is_null(), None)
+        values = integers if integers.null_count() == values.null_count() else values
     return Cells(values.alias(text.name), How("number", decimal=mark, codes=codes), notes)
 
 
@@ -213,6 +212,8 @@ def decimal_mark(text: pl.Series, elsewhere: str, otherwise: str) -> str:
 
 def clear_mark(text: pl.Series) -> str:
     """The decimal mark that the commas of a column show beyond doubt, or nothing."""
+    if not text.str.contains(",", literal=True).any():
+        return ""
     bare = text.str.replace_all(rf"{CURRENCY}|[%\s]", "")
     one, other = decimal_mark(bare, "", ","), decimal_mark(bare, "", ".")
     return one if one == other else ""

@@ -214,11 +214,13 @@ def _without_units(grid: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
     if grid.height < 3:
         return grid
     first = [str(cell or "") for cell in grid.row(0)]
+    if any(re.match(VALUE, cell) for cell in first):
+        return grid
     rest = [grid[name][1:].filter(~grid[name][1:].is_in(GAPS)) for name in grid.columns]
     valued = [len(column) >= 2 and bool(column.str.contains(VALUE).all()) for column in rest]
     above = [cell for cell, value in zip(first, valued, strict=True) if value and cell]
     is_word = lambda cell: not re.match(VALUE, cell) and cell not in GAPS and cell.lower() not in WORDS
-    if not above or not all(map(is_word, above)) or any(re.match(VALUE, cell) for cell in first):
+    if not above or not all(map(is_word, above)):
         return grid
     notes.append(f"the first row holds units ({few(above)}): passed over")
     return grid[1:]

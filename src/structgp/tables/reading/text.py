@@ -25,7 +25,10 @@ MARKS = (
 SEPARATORS = ",;\t|"
 LOOKED_AT = 200  # lines by which the separator is found
 VALUE = re.compile(r"[-+($€]?\d[\d\s.,:/+%)TZeE-]*")  # a number or a date, which names no column
+OPEN = re.compile(r'(?:^|[,;\t|])\s*"[^"\n]*$', re.MULTILINE)  # a cell whose quote does not end in its line
+MOST_LINES = 50  # in one cell
 COMMENTS = ("#", "//", "%")
+ERRORS = ("#n/a", "#na", "#value!", "#div/0!", "#ref!", "#null!", "#num!", "#name?")  # of a spreadsheet, in a cell
 
 Lines = list[tuple[int, str]]  # with their numbers in the file
 
@@ -58,7 +61,7 @@ def grid_of(text: str, path: Path, separator: str | None, notes: list[str]) -> t
     """The cells of a text, all as text, under their names; the separator; and what was assumed."""
     import polars as pl
 
-    lines = [(number + 1, line) for number, line in enumerate(re.split("\r\n|\n|\r", text)) if line.strip(" \t,;|")]
+    lines = [(number, line) for number, line in _lines(text) if line.strip(" \t,;|")]
     if lines and re.fullmatch(r"sep=.", lines[0][1].strip()):
         separator, lines = lines[0][1].strip()[-1], lines[1:]
     lines, comments = _without_comments(lines)
@@ -99,9 +102,27 @@ def grid_of(text: str, path: Path, separator: str | None, notes: list[str]) -> t
     return frame, separator, notes
 
 
+def _lines(text: str) -> Lines:
+    """The lines of a text with their numbers; one whose quotes are open goes on in the next."""
+    lines = list(enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1))
+    if '"' not in text:
+        return lines
+    found, at = Lines(), 0
+    while at < len(lines):
+        number, line = lines[at]
+        at += 1
+        if line.count('"') % 2 and OPEN.search(line):
+            rest = [following for _, following in lines[at : at + MOST_LINES]]
+            end = next((i for i, following in enumerate(rest) if following.count('"') % 2), None)
+            if end is not None:
+                line, at = "\n".join([line, *rest[: end + 1]]), at + end + 1
+        found.append((number, line))
+    return found
+
+
 def _without_comments(lines: Lines) -> tuple[Lines, list[str]]:
     """The lines without comments, and the comments; where most lines begin with such a mark, it is none of a comment."""
-    marked = [line.lstrip().startswith(COMMENTS) for _, line in lines]
+    marked = [line.lstrip().startswith(COMMENTS) and not line.lower().startswith(ERRORS) for _, line in lines]
     if sum(marked) > max(len(lines) / 2, 2):
         return lines, []
     kept = [one for one, comment in zip(lines, marked, strict=True) if not comment]
@@ -119,26 +140,29 @@ def _separator(lines: list[str]) -> str:
     share, _ = merit(best)
     if share > 0.5:
         return best
-    widths = {len(line.split()) for line in lines}
-    if len(widths) == 1 and widths != {1}:
+    first, *widths = [len(line.split()) for line in lines]
+    if widths and len(set(widths)) == 1 and widths[0] > 1 and first > 1 and first in (widths[0], widths[0] - 1):
         return " "
     return best if share else ","
 
 
+def _cells(line: str, separator: str) -> list[str]:
+    """The cells of a line."""
+    found = next(csv.reader([line], delimiter=separator, skipinitialspace=True)) if '"' in line else line.split(separator)
+    return [cell.strip() for cell in found]
+
+
 def _width(line: str, separator: str) -> int:
     """The number of cells in a line."""
-    return (
-        line.count(separator) + 1
-        if '"' not in line
-        else len(next(csv.reader([line], delimiter=separator, skipinitialspace=True)))
-    )
+    return line.count(separator) + 1 if '"' not in line else len(_cells(line, separator))
 
 
 def _after_titles(lines: Lines, separator: str, notes: list[str]) -> Lines:
     """The lines from the header on: a title fills one cell where the table has several."""
-    filled = lambda line: sum(bool(cell.strip()) for cell in line.split(separator))
-    usual = Counter(filled(line) for _, line in lines[:LOOKED_AT]).most_common(1)[0][0]
-    while len(lines) > 2 and filled(lines[0][1]) == 1 < usual:
+    filled = lambda line: [cell for cell in _cells(line, separator) if cell]
+    usual = Counter(len(filled(line)) for _, line in lines[:LOOKED_AT]).most_common(1)[0][0]
+    is_data = lambda line: all(VALUE.fullmatch(cell) for cell in filled(line))
+    while len(lines) > 2 and len(filled(lines[0][1])) == 1 < usual and not is_data(lines[1][1]):
         notes.append(f"line {lines[0][0]} is a title, {lines[0][1].strip(' ,;|')[:40]!r}: passed over")
         lines = lines[1:]
     return lines
@@ -146,10 +170,9 @@ def _after_titles(lines: Lines, separator: str, notes: list[str]) -> Lines:
 
 def _header(lines: Lines, comments: list[str], separator: str, path: Path, notes: list[str]) -> tuple[list[str], Lines]:
     """The names of the columns and the lines below them; a comment names them where it has as many words as there are cells."""
-    cells = lambda line: [name.strip() for name in next(csv.reader([line], delimiter=separator, skipinitialspace=True))]
-    header = cells(lines[0][1])
+    header = _cells(lines[0][1], separator)
     numbers = all(VALUE.fullmatch(name) for name in header)
-    last = cells(re.sub(r"^\s*(#|//|%)+\s*", "", comments[-1])) if comments else []
+    last = _cells(re.sub(r"^\s*(#|//|%)+\s*", "", comments[-1]), separator) if comments else []
     named = numbers and len(last) == len(header) and not any(VALUE.fullmatch(name) for name in last)
     count = len(comments) - named
     if count:
