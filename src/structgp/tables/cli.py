@@ -13,6 +13,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -34,7 +35,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Makes everything that is drawn at random repeatable.")]
-Budget = Annotated[str, typer.Option("--budget", help="Time for comparing models, such as 60s, 5m or 1h.")]
+Budget = Annotated[str, typer.Option("--budget", help="About how long all may take, such as 60s, 5m or 1h.")]
 TargetOption = Annotated[str | None, typer.Option("--target", help="The column to be predicted; a picture needs none.")]
 TaskOption = Annotated[str, typer.Option("--task", help="auto, regression, classification or counts.")]
 TimeOption = Annotated[str | None, typer.Option("--time", help="Take this column as the only input.")]
@@ -111,13 +112,14 @@ def fit(
     """Learn a model of a column from the others; writes model.structgp, predictions.csv, report.html and forecast.csv."""
     from .reading import read_table
 
-    seconds = seconds_of(budget)
+    began, seconds = perf_counter(), seconds_of(budget)
     _check_folder(out)
     table = read_table(data, dates=dates, zone=zone)
     target = _target(table.frame, target, time)
     from .automatic import fit_table  # takes seconds, which a wrong name need not wait for
 
-    options = _options(task, time, kernel, structure, seconds, seed)
+    left = max(seconds - (perf_counter() - began), 0.0)
+    options = _options(task, time, kernel, structure, left, seed)
     with _watching(as_json, seconds) as say:
         model = fit_table(table, target, say=say, horizon=horizon, **options)
         return _finish(model, table, out)

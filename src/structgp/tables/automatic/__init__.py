@@ -18,7 +18,7 @@ from .problem import Problem, calendar_of, layout_of, shape_of, targets, task_of
 if TYPE_CHECKING:
     import polars as pl
 
-COMPARING = 0.75  # part of the budget, for learning and comparing; the rest is for giving the chosen model all rows
+COMPARING = 0.6  # part of the budget, for learning and comparing; the rest is for scores, predictions and the report
 
 
 class Prepared(NamedTuple):

@@ -31,7 +31,6 @@ ORIGINS = 5  # places from which a candidate forecasts, at most
 CLEARLY = 4.0  # standard errors by which forecasts must be worse to count: of five, by chance 1 in 100
 FEW_PIECES = 3  # forecasts from fewer places have no standard error to speak of
 FAR = 5.0  # standard deviations of the bulk, beyond which a row is an outlier
-SHARE = 0.5  # of the time that is left, for one of several candidates
 LEAST = 4.0  # seconds of learning for the first candidate, however little time there is
 OUTLIERS, FEW_OUTLIERS = 0.005, 3  # part of the rows, and rows, from which on there is noise with outliers to be tried
 
@@ -75,7 +74,7 @@ def compare(problem: Problem, candidates: list[Candidate], deadline: Deadline, s
             tried.append(Attempt(Trial(candidate.name, note=note), None, candidate))
             continue
         say(candidate.name, 0, None)
-        seconds = max(left if len(candidates) == 1 else SHARE * left, 0.0 if tried else LEAST)
+        seconds = max(left, 0.0 if tried else LEAST)
         tried.append(_try(problem, candidate, unlearned, rng, say, seconds if np.isfinite(seconds) else None))
         if candidate.seconds > 0:
             pace = min(max(pace, tried[-1].trial.seconds / candidate.seconds), SLOWEST)

@@ -156,7 +156,7 @@ def naive_forecast(t0: np.ndarray, y0: np.ndarray, t: np.ndarray, calendar: Mapp
     back = np.ceil(np.maximum(t - t0[-1], 1e-9 * period) / period - 1e-9) * period
     before = lambda at: np.interp(at, t0, y0)
     called = name if name in calendar else f"a season of {name}"
-    return Naive(f"{called} before", before(t - back), (y0 - before(t0 - period))[t0 - period >= t0[0]])
+    return Naive(f"the value {called} before", before(t - back), (y0 - before(t0 - period))[t0 - period >= t0[0]])
 
 
 def _season(t: np.ndarray, y: np.ndarray, known: list[float]) -> float | None:
