@@ -10,7 +10,7 @@ from structgp.posterior import Prediction
 from structgp.tables.automatic import fit_table, prepare
 from structgp.tables.automatic.candidates import Candidate, candidates_for
 from structgp.tables.automatic.compare import Attempt, _best, compare, hold_out
-from structgp.tables.automatic.problem import Problem, seasons_of, task_of
+from structgp.tables.automatic.problem import Problem, naive_forecast, seasons_of, task_of
 from structgp.tables.automatic.scores import evaluate, pit_histogram
 from structgp.tables.model import Trial
 
@@ -92,6 +92,53 @@ def test_the_best_candidate_within_the_budget_gets_all_rows():
     assert trials[2].held_out == pytest.approx(np.mean(pieces))
     with pytest.raises(ValueError, match="no candidate could be learned: failed: it cannot"):
         compare(problem, [candidate("broken", None)], NEVER)
+
+
+def test_time_is_over_by_the_clock():
+    """A clock that moves by what a candidate says it takes: the first gets the least there is, the others what is left."""
+    t = np.arange(float(DAYS))
+    problem = Problem(t[:, None], np.sin(t / 4), "regression", "series", (), 0)
+    now, given = [0.0], []
+
+    def taking(name, seconds):
+        one = candidate(name, 0.01)
+
+        def fit(X, y, tell, left):
+            given.append(left)
+            now[0] += seconds
+            return one.fit(X, y, tell, left)
+
+        return one._replace(fit=fit)
+
+    compare(problem, [taking("a", 3.0), taking("b", 4.0), taking("c", 9.0)], Deadline(10.0, lambda: now[0]))
+    assert given == [10.0, 7.0, 3.0]
+    given.clear()
+    out = compare(problem, [taking("a", 3.0), taking("b", 4.0)], Deadline(10.0, lambda: now[0]))
+    assert given == [4.0]
+    assert out.trials[1].note == "left out: about 0 s of learning, 0 s were left"
+
+
+def test_a_chosen_model_that_ran_out_of_time_says_so():
+    t = np.arange(float(DAYS))
+    problem = Problem(t[:, None], np.sin(t / 4) + 0.1 * np.cos(7 * t), "regression", "curve", (), 0)
+    choices = candidates_for(problem, sg.Matern32(lengthscale=5.0), "auto", 60.0)
+    late = [one._replace(fit=lambda X, y, tell, left, one=one: one.fit(X, y, tell, 0.0)) for one in choices]
+    said = "time was over before the chosen model had converged: a longer --budget may make it better"
+    assert said in compare(problem, late, NEVER).notes
+    assert said not in compare(problem, choices, NEVER).notes
+
+
+def test_a_naive_forecast_is_the_value_of_a_season_before():
+    t = np.arange(70.0)
+    week = np.tile([5.0, 1.0, 2.0, 3.0, 4.0, 9.0, 8.0], 10)
+    found = naive_forecast(t[:60], week[:60] + 0.01 * t[:60], t[60:], {"a week": 7.0})
+    assert found.name == "the value a week before"
+    np.testing.assert_allclose(found.values, week[60:] + 0.01 * np.concatenate([t[53:60], t[53:56]]))
+    np.testing.assert_allclose(found.errors, 0.07)
+    last = naive_forecast(t[:20], week[:20], t[20:24], {})
+    assert last.name == "the last value"
+    np.testing.assert_array_equal(last.values, week[19])
+    np.testing.assert_array_equal(last.errors, week[2:20] - week[:18])
 
 
 ROWS = 120
