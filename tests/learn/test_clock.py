@@ -8,6 +8,7 @@ import pytest
 import structgp as sg
 import zoo
 from structgp.inputs.layouts import as_inputs
+from structgp.inputs.observations import read_observations
 from structgp.learn.clock import NEVER, Deadline
 from structgp.learn.em import maximise_by_em
 from structgp.learn.maximise import climb
@@ -24,7 +25,7 @@ class Hill:
     """A slope in the parameters of a model that is a long way to climb, and a clock that counts how often it was looked at."""
 
     def __init__(self, *_):
-        self.looks = 0
+        self.looks, self.grain = 0, 0.0
 
     def __call__(self, theta):
         self.looks += 1
@@ -82,10 +83,10 @@ def test_em_ends_at_its_deadline():
     y = np.sin(t / 3)
     ticks = iter(range(100))
     deadline = Deadline(2.0, lambda: float(next(ticks)))  # asked once before each pair of steps
-    inputs, data = as_inputs(t), gp._read(y, None, "error", as_inputs(t))
-    engine = gp.plan(inputs).engine
-    short = maximise_by_em(gp, inputs, data, engine, restarts=0, deadline=deadline, **OPTIONS)[1]
-    long = maximise_by_em(gp, inputs, data, engine, restarts=0, **OPTIONS)[1]
+    inputs = as_inputs(t)
+    data, offer = read_observations(gp.likelihood, y, None, "error", inputs), gp.plan(inputs).chosen
+    short = maximise_by_em(gp, inputs, data, offer, restarts=0, deadline=deadline, **OPTIONS)[1]
+    long = maximise_by_em(gp, inputs, data, offer, restarts=0, **OPTIONS)[1]
     assert short.message == "out of time; the best point so far is kept"
     assert len(short.trace) in range(5, 8)
     assert long.trace[: len(short.trace)] == short.trace

@@ -121,6 +121,7 @@ CASES = [
     Case("a minus that is a dash", "x\n−1.5\n2\n", {"x": (FLOAT, [-1.5, 2.0])}),
     Case("exponents and signs", "x\n1e3\n+2.5E-1\n", {"x": (FLOAT, [1000.0, 0.25])}),
     Case("keys with zeros", "key,y\n007,2.5\n011,4.5\n", {"key": (INT, [7, 11]), "y": (FLOAT, [2.5, 4.5])}),
+    Case("one column of decimal commas", "y\n1,5\n2,5\n", {"y": (FLOAT, [1.5, 2.5])}, (COMMA,)),
     # missing values
     Case(
         "the usual gaps",
@@ -258,10 +259,33 @@ CASES = [
         {"t": (IN_UTC, [M(2020, 1, 1, 9, 30, tzinfo=UTC), M(2020, 1, 1, 10, tzinfo=UTC)])},
     ),
     Case(
+        "a zone by its name",
+        "t\n2020-07-01 10:30 CEST\n2020-07-01 19:00 AEST\n",
+        {"t": (IN_UTC, [M(2020, 7, 1, 8, 30, tzinfo=UTC), M(2020, 7, 1, 9, tzinfo=UTC)])},
+        ("the zone is taken from its name, CEST for +02:00, AEST for +10:00", "several offsets"),
+    ),
+    Case(
+        "a word that is no zone",
+        "t\n2020-07-01 10:30 LAT\n2020-07-01 11:00 LAT\n",
+        {"t": (TEXT, [f"2020-07-01 {h} LAT" for h in ("10:30", "11:00")])},
+    ),
+    Case("numbers of parts that could be months", "part\n12-3456\n11-7890\n", {"part": (TEXT, ["12-3456", "11-7890"])}),
+    Case(
         "several offsets",
         "t\n2020-03-29T01:30+01:00\n2020-03-29T03:00+02:00\n",
         {"t": (IN_UTC, [M(2020, 3, 29, 0, 30, tzinfo=UTC), M(2020, 3, 29, 1, tzinfo=UTC)])},
         ("times with several offsets (+01:00, +02:00) are shown in UTC; --zone, as in --zone Europe/Berlin, names another",),
+    ),
+    Case(
+        "clocks that are set forward and back",
+        "t\n2020-03-29 02:30\n2020-10-25 02:30\n",
+        {"t": (IN_UTC, [None, M(2020, 10, 25, 0, 30, tzinfo=UTC)])},
+        (
+            "without a zone",
+            "1 time falls into an hour that the clocks of Europe/Berlin skipped: missing",
+            "twice: taken for the first",
+        ),
+        {"zone": "Europe/Berlin"},
     ),
     Case(
         "a zone that is asked for",

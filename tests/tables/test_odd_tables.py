@@ -2,6 +2,7 @@ import datetime as dt
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 import pytest
 from odd_tables import CASES
 from sheets import ods, xlsx
@@ -24,7 +25,8 @@ def kind(series):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_is_read(case, tmp_path):
     table = read(case, tmp_path)
-    found = {name: (kind(table.frame[name]), table.frame[name].to_list()) for name in table.frame.columns}
+    frame = table.frame.with_columns(cs.datetime(time_zone="*").dt.convert_time_zone("UTC"))
+    found = {name: (kind(frame[name]), frame[name].to_list()) for name in frame.columns}
     assert found == case.columns
     assert len(table.notes) == len(case.notes), table.notes
     for note, piece in zip(table.notes, case.notes, strict=True):

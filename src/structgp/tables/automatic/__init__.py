@@ -9,7 +9,7 @@ import numpy as np
 
 from ...kernels.algebra import Kernel
 from ...learn.clock import Deadline
-from ..model import TableModel
+from ..model import TableModel, usual_horizon
 from ..reading import Layout, Table, as_table
 from .candidates import Candidate, candidates_for
 from .compare import Say, compare, quiet
@@ -18,6 +18,7 @@ from .problem import Problem, calendar_of, layout_of, shape_of, targets, task_of
 if TYPE_CHECKING:
     import polars as pl
 
+ENDING = 400  # places of a series that are kept, to see how it goes on
 COMPARING = 0.6  # part of the budget, for learning and comparing; the rest is for scores, predictions and the report
 
 
@@ -83,6 +84,7 @@ def fit_table(
             f"a horizon needs a series, but the inputs form a {problem.shape}: name the column of the time by --time"
         )
     fitted, trials, evaluation, notes, rows = compare(problem, ready.candidates, deadline, say)
+    places = np.unique(problem.X[rows, 0]) if problem.shape == "series" else np.zeros(0)
     if ready.skipped:
         many = "1 row" if ready.skipped == 1 else f"{ready.skipped} rows"
         was = "was" if ready.skipped == 1 else "were"
@@ -100,8 +102,9 @@ def fit_table(
         trials,
         evaluation,
         (*as_table(data).notes, *notes),
-        horizon or 0,
+        horizon or (usual_horizon(places) if len(places) else 0),
         ready.rows[rows],
+        tuple(places[-ENDING:].tolist()),
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...inputs.reading import few
-from .moments import in_zone, minutes_of, offset_name
+from .moments import ABBREVIATIONS, about_clocks, in_zone, minutes_of, offset_name
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,22 +23,24 @@ NAMED_DATE = re.compile("date|day|datum|tag|time|zeit", re.IGNORECASE)
 CELL = (
     r"(?i)^(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?,?\s+)?(?P<day>.*?)"
     r"(?:(?:^|(?P<gap>[T\s,])\s*)(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?P<fraction>[.,]\d+)?)?"
-    r"\s*(?P<half>[ap])?(?:\.?m\.?)?\s*(?P<zone>Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?)?)?$"
+    r"\s*(?:(?P<half>[ap])\.?m\.?)?\s*(?P<zone>Z|[A-Z]{3,4}|[+-]\d{2}(?::?\d{2})?)?)?$"
 )
 WORD = r"(?P<b>[a-zäé]{3,9})\.?"
-FORMS = {  # what names the day, and how it is written again; {} is the mark between numbers
-    "%Y{}%m{}%d": r"^(?P<y>\d{4})(?P<mark>[-/.])(?P<m>\d{1,2})[-/.](?P<d>\d{1,2})$",
-    "%Y%m%d": r"^(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})$",
-    "%Y{}%m": r"^(?P<y>\d{4})(?P<mark>[-/.])(?P<m>\d{1,2})$",
-    "%m{}%Y": r"^(?P<m>\d{1,2})(?P<mark>[-/.])(?P<y>\d{4})$",
-    "two": r"^(?P<one>\d{1,2})(?P<mark>[-/.])(?P<two>\d{1,2})[-/.](?P<y>\d{4}|\d{2})$",
-    "%d{}%b{}%Y": r"(?i)^(?P<d>\d{1,2})(?:st|nd|rd|th|\.)?(?P<mark>[-/\s]*)" + WORD + r"[-/.,\s]*(?P<y>\d{4}|\d{2})$",
-    "%b %d, %Y": r"(?i)^" + WORD + r"\s+(?P<d>\d{1,2})(?:st|nd|rd|th)?,?\s+(?P<y>\d{4})$",
-    "%b{}%Y": r"(?i)^" + WORD + r"(?P<mark>[-/.\s]*)'?(?P<y>\d{4}|\d{2})$",
-    "%Y{}%b": r"(?i)^(?P<y>\d{4})(?P<mark>[-/.\s]*)" + WORD + "$",
-    "%Y{}%b{}%d": r"(?i)^(?P<y>\d{4})(?P<mark>[-/.\s]*)" + WORD + r"[-/.\s]*(?P<d>\d{1,2})$",
-    "%Y-Q": r"(?i)^(?P<y>\d{4})[-/\s]*q(?P<q>[1-4])$",
-    "Q-%Y": r"(?i)^q(?P<q>[1-4])[-/\s]*(?P<y>\d{4})$",
+YEAR, SHORT = r"(?P<y>(?:1[5-9]|2[01])\d{2})", r"(?P<y>(?:1[5-9]|2[01])\d{2}|\d{2})"  # 1500 … 2199; or two digits
+MARK, DAY, MONTH, ORDINAL = r"(?P<mark>[-/.])", r"(?P<d>\d{1,2})", r"(?P<m>\d{1,2})", "(?:st|nd|rd|th)?"
+FORMS = {  # how the day is written again, with {} for the mark between numbers, and how it is found
+    "%Y{}%m{}%d": rf"^{YEAR}{MARK}{MONTH}[-/.]{DAY}$",
+    "%Y%m%d": rf"^{YEAR}(?P<m>\d{{2}})(?P<d>\d{{2}})$",
+    "%Y{}%m": rf"^{YEAR}{MARK}{MONTH}$",
+    "%m{}%Y": rf"^{MONTH}{MARK}{YEAR}$",
+    "two": rf"^(?P<one>\d{{1,2}}){MARK}(?P<two>\d{{1,2}})[-/.]{SHORT}$",
+    "%d{}%b{}%Y": rf"(?i)^{DAY}(?:{ORDINAL}|\.)(?P<mark>[-/\s]*){WORD}[-/.,\s]*{SHORT}$",
+    "%b %d, %Y": rf"(?i)^{WORD}\s+{DAY}{ORDINAL},?\s+{YEAR}$",
+    "%b{}%Y": rf"(?i)^{WORD}(?P<mark>[-/.\s]*)'?{SHORT}$",
+    "%Y{}%b": rf"(?i)^{YEAR}(?P<mark>[-/.\s]*){WORD}$",
+    "%Y{}%b{}%d": rf"(?i)^{YEAR}(?P<mark>[-/.\s]*){WORD}[-/.\s]*{DAY}$",
+    "%Y-Q": rf"(?i)^{YEAR}[-/\s]*q(?P<q>[1-4])$",
+    "Q-%Y": rf"(?i)^q(?P<q>[1-4])[-/\s]*{YEAR}$",
 }
 
 
@@ -77,7 +79,10 @@ def read_dates(text: pl.Series, order: str = "auto", zone: str = "", style: str 
         return Moments(day.alias(text.name), form, "", tuple(notes))
     seconds = _seconds_of_day(parts)
     wall = day.cast(pl.Datetime("us")) + (seconds * 1e6).round().cast(pl.Int64).cast(pl.Duration("us"))
-    moments, zone = _in_zone(wall, parts["zone"], zone, notes)
+    found_zone = _in_zone(wall, parts["zone"], zone, notes)
+    if found_zone is None:
+        return None
+    moments, zone = found_zone
     return Moments(moments.alias(text.name), form + _clock_style(parts, form, zone), zone, tuple(notes))
 
 
@@ -190,17 +195,23 @@ def _seconds_of_day(parts: pl.DataFrame) -> pl.Series:
     return parts.select(3600 * hour + 60 * number("minute") + number("second") + fraction).to_series()
 
 
-def _in_zone(wall: pl.Series, zones: pl.Series, asked: str, notes: list[str]) -> tuple[pl.Series, str]:
-    """Moments from the time on the wall and its zone; without any zone they stay as they are."""
+def _in_zone(wall: pl.Series, zones: pl.Series, asked: str, notes: list[str]) -> tuple[pl.Series, str] | None:
+    """Moments from the time on the wall and its zone; without any zone they stay as they are, and a word is no zone."""
     import polars as pl
 
     offsets = zones.drop_nulls().unique(maintain_order=True).to_list()
     if not offsets:
         if not asked:
             return wall, ""
-        notes.append(f"times without a zone are taken for those of {asked}")
+        notes += about_clocks(wall, asked)
         return in_zone(wall, asked), asked
+    strange = [text for text in offsets if text.isalpha() and text.upper() not in ABBREVIATIONS]
+    if strange:
+        return None
     minutes = {text: minutes_of(text) for text in offsets}
+    named = [f"{text} for {offset_name(value)}" for text, value in minutes.items() if text.isalpha() and value]
+    if named:
+        notes.append(f"the zone is taken from its name, {few(named)}")
     own = sorted({offset_name(value) for value in minutes.values()})
     bare = int((wall.is_not_null() & zones.is_null()).sum())
     if bare:

@@ -19,7 +19,7 @@ from ...inputs.reading import few
 from .cells import GAPS, WORDS, Cells, How, clear_mark, read_cells, without_codes
 from .dates import ORDERS
 from .layout import CELLS
-from .moments import in_zone, zone_of
+from .moments import about_clocks, in_zone, zone_of
 from .text import decoded, first_line, grid_of
 
 if TYPE_CHECKING:
@@ -241,7 +241,8 @@ def _typed(frame: pl.DataFrame, *, order: str, zone: str, like: Mapping[str, How
             read[name] = Cells(values, How("number", codes=codes), said if codes else ())
         elif isinstance(series.dtype, pl.Datetime) and zone:
             aware = series.dtype.time_zone is not None
-            read[name] = Cells(series if aware else in_zone(series, zone), How("date", zone=zone))
+            notes = () if aware else tuple(about_clocks(series, zone))
+            read[name] = Cells(series if aware else in_zone(series, zone), How("date", zone=zone), notes)
         else:
             read[name] = Cells(series, How(zone=getattr(series.dtype, "time_zone", None) or ""))
     columns = pl.DataFrame([cells.series.alias(name) for name, cells in read.items()])

@@ -14,6 +14,29 @@ if TYPE_CHECKING:
     import polars as pl
 
 SECONDS = {"years": 365.25 * 86400.0, "days": 86400.0, "hours": 3600.0, "seconds": 1.0}
+ABBREVIATIONS = {  # hours that a zone is ahead of UTC
+    **dict.fromkeys(("Z", "UTC", "GMT", "WET"), 0),
+    "BST": 1,
+    "WEST": 1,
+    "CET": 1,
+    "MEZ": 1,
+    "CEST": 2,
+    "MESZ": 2,
+    "EET": 2,
+    "EEST": 3,
+    "MSK": 3,
+    "IST": 5.5,
+    "JST": 9,
+    "AEST": 10,
+    "EDT": -4,
+    "EST": -5,
+    "CDT": -5,
+    "CST": -6,
+    "MDT": -6,
+    "MST": -7,
+    "PDT": -7,
+    "PST": -8,
+}
 MOST_LOOKED_BACK = 400  # moments by which the step of a series is found
 OFFSET = re.compile(r"UTC|[+-]\d{2}:\d{2}")
 
@@ -25,10 +48,25 @@ def in_zone(wall: pl.Series, zone: str) -> pl.Series:
     return wall.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
 
 
+def about_clocks(wall: pl.Series, zone: str) -> list[str]:
+    """What is assumed of times on the wall of a place."""
+    notes = [f"times without a zone are taken for those of {zone}"]
+    if OFFSET.fullmatch(zone):
+        return notes
+    first, second = (wall.dt.replace_time_zone(zone, ambiguous=which, non_existent="null") for which in ("earliest", "latest"))
+    skipped, twice = first.null_count() - wall.null_count(), int((first != second).sum())
+    many = lambda count: "1 time falls" if count == 1 else f"{count} times fall"
+    if skipped:
+        notes.append(f"{many(skipped)} into an hour that the clocks of {zone} skipped: missing")
+    if twice:
+        notes.append(f"{many(twice)} into an hour that the clocks of {zone} went through twice: taken for the first")
+    return notes
+
+
 def minutes_of(zone: str) -> int:
     """Minutes that a clock with this offset is ahead of UTC."""
-    if zone.upper() in ("Z", "UTC", "GMT"):
-        return 0
+    if zone.isalpha():
+        return round(60 * ABBREVIATIONS[zone.upper()])
     digits = zone[1:].replace(":", "").ljust(4, "0")
     return (-1 if zone[0] == "-" else 1) * (60 * int(digits[:2]) + int(digits[2:]))
 

@@ -136,6 +136,8 @@ def _separator(lines: list[str]) -> str:
         width, count = Counter(_width(line, separator) for line in lines).most_common(1)[0]
         return (count / len(lines), width) if width > 1 else (0.0, 0)
 
+    if "," not in lines[0] and len(lines) > 1 and all(re.fullmatch(r"\s*[-+]?\d*,\d+\s*", line) for line in lines[1:]):
+        return "\t"  # one column of decimal commas
     best = max(SEPARATORS, key=merit)
     share, _ = merit(best)
     if share > 0.5:
