@@ -1,5 +1,3 @@
-import time
-
 import numpy as np
 import polars as pl
 import pytest
@@ -7,11 +5,12 @@ from scipy.stats import norm, poisson
 
 import structgp as sg
 import zoo
+from structgp.learn.clock import NEVER, Deadline
 from structgp.posterior import Prediction
 from structgp.tables.automatic import fit_table, prepare
 from structgp.tables.automatic.candidates import Candidate, candidates_for
 from structgp.tables.automatic.compare import Attempt, _best, compare, hold_out
-from structgp.tables.automatic.problem import Problem, seasons_of, task_of
+from structgp.tables.automatic.problem import Problem, naive_forecast, seasons_of, task_of
 from structgp.tables.automatic.scores import evaluate, pit_histogram
 from structgp.tables.model import Trial
 
@@ -63,7 +62,7 @@ def candidate(name, noise, seconds=0.0):
     """A model that learns nothing, or fails."""
     gp = sg.GP(sg.Matern32(lengthscale=5.0), sg.Gaussian(noise or 1.0))
 
-    def fit(X, y, tell):
+    def fit(X, y, tell, seconds):
         if noise is None:
             raise ValueError("it cannot be learned")
         return gp.condition(X, y)
@@ -76,7 +75,7 @@ def test_the_best_candidate_within_the_budget_gets_all_rows():
     y = np.sin(t / 4) + 0.1 * np.random.default_rng(0).standard_normal(DAYS)
     problem = Problem(t[:, None], y, "regression", "series", (), 0)
     choices = [candidate("loud", 100.0), candidate("broken", None), candidate("right", 0.01), candidate("slow", 0.02, 1e9)]
-    fitted, trials, evaluation, _ = compare(problem, choices, time.perf_counter() + 1e6)
+    fitted, trials, evaluation, *_ = compare(problem, choices, Deadline.after(1e6))
     assert [trial.name for trial in trials if trial.chosen] == ["right"]
     assert trials[1].note == "failed: it cannot be learned"
     assert trials[3].note.startswith("left out: about 1000000000 s of learning")
@@ -92,7 +91,54 @@ def test_the_best_candidate_within_the_budget_gets_all_rows():
         pieces.append(given.predict(t[origin : origin + 4]).log_prob(y[origin : origin + 4]))
     assert trials[2].held_out == pytest.approx(np.mean(pieces))
     with pytest.raises(ValueError, match="no candidate could be learned: failed: it cannot"):
-        compare(problem, [candidate("broken", None)], time.perf_counter() + 1e6)
+        compare(problem, [candidate("broken", None)], NEVER)
+
+
+def test_time_is_over_by_the_clock():
+    """A clock that moves by what a candidate says it takes: the first gets the least there is, the others what is left."""
+    t = np.arange(float(DAYS))
+    problem = Problem(t[:, None], np.sin(t / 4), "regression", "series", (), 0)
+    now, given = [0.0], []
+
+    def taking(name, seconds):
+        one = candidate(name, 0.01)
+
+        def fit(X, y, tell, left):
+            given.append(left)
+            now[0] += seconds
+            return one.fit(X, y, tell, left)
+
+        return one._replace(fit=fit)
+
+    compare(problem, [taking("a", 3.0), taking("b", 4.0), taking("c", 9.0)], Deadline(10.0, lambda: now[0]))
+    assert given == [10.0, 7.0, 3.0]
+    given.clear()
+    out = compare(problem, [taking("a", 3.0), taking("b", 4.0)], Deadline(10.0, lambda: now[0]))
+    assert given == [4.0]
+    assert out.trials[1].note == "left out: about 0 s of learning, 0 s were left"
+
+
+def test_a_chosen_model_that_ran_out_of_time_says_so():
+    t = np.arange(float(DAYS))
+    problem = Problem(t[:, None], np.sin(t / 4) + 0.1 * np.cos(7 * t), "regression", "curve", (), 0)
+    choices = candidates_for(problem, sg.Matern32(lengthscale=5.0), "auto", 60.0)
+    late = [one._replace(fit=lambda X, y, tell, left, one=one: one.fit(X, y, tell, 0.0)) for one in choices]
+    said = "time was over before the chosen model had converged: a longer --budget may make it better"
+    assert said in compare(problem, late, NEVER).notes
+    assert said not in compare(problem, choices, NEVER).notes
+
+
+def test_a_naive_forecast_is_the_value_of_a_season_before():
+    t = np.arange(70.0)
+    week = np.tile([5.0, 1.0, 2.0, 3.0, 4.0, 9.0, 8.0], 10)
+    found = naive_forecast(t[:60], week[:60] + 0.01 * t[:60], t[60:], {"a week": 7.0})
+    assert found.name == "the value a week before"
+    np.testing.assert_allclose(found.values, week[60:] + 0.01 * np.concatenate([t[53:60], t[53:56]]))
+    np.testing.assert_allclose(found.errors, 0.07)
+    last = naive_forecast(t[:20], week[:20], t[20:24], {})
+    assert last.name == "the last value"
+    np.testing.assert_array_equal(last.values, week[19])
+    np.testing.assert_array_equal(last.errors, week[2:20] - week[:18])
 
 
 ROWS = 120
@@ -119,7 +165,7 @@ CHOSEN = {
 def test_walks_and_outliers_are_seen_where_they_are_and_nowhere_else(kind):
     ready = prepare(pl.DataFrame({"t": TIME, "v": courses(kind)}), "v")
     choices = [one for one in ready.candidates if one.name in ("smooth (Matern52)", "random walk")]
-    fitted, trials, evaluation, _ = compare(ready.problem, choices, time.perf_counter() + 1e6)
+    fitted, trials, evaluation, *_ = compare(ready.problem, choices, NEVER)
     assert [trial.name for trial in trials if trial.chosen] == [CHOSEN[kind]]
     assert any("outliers" in trial.name for trial in trials) == (kind == "outliers")
     assert evaluation.scores["this model"]["in 95 % interval"] >= 0.8
@@ -133,7 +179,7 @@ def test_tables_have_a_candidate_for_outliers():
     X = rng.uniform(-2, 2, size=(80, 2))
     y = np.sin(X[:, 0] * X[:, 1]) + 0.05 * rng.standard_normal(80) + 5.0 * (np.arange(80) % 16 == 3)
     ready = prepare(pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "v": y}), "v", structure="dense")
-    fitted, trials, *_ = compare(ready.problem, ready.candidates, time.perf_counter() + 1e6)
+    fitted, trials, *_ = compare(ready.problem, ready.candidates, NEVER)
     assert [trial.name for trial in trials if trial.chosen] == ["all columns together (ARD), noise with outliers"]
     assert isinstance(fitted.likelihood, sg.StudentT)
 
@@ -228,7 +274,7 @@ def test_scores_have_intervals_and_baselines():
     assert found.covered[0] == np.mean(np.abs(y) < 0.6745)
     np.testing.assert_allclose(found.pit, np.histogram(norm.cdf(y), 10, (0, 1))[0] / 100, atol=0.02)
     in_time = evaluate(problem._replace(shape="series"), fitted, held, "")
-    assert in_time.scores == found.scores
+    assert in_time.scores == found.scores | {"the last value": in_time.scores["the last value"]}
 
 
 def test_several_classes_stand_each_against_the_rest():
@@ -237,7 +283,7 @@ def test_several_classes_stand_each_against_the_rest():
     codes = np.digitize(X[:, 0], [-0.4, 0.4]).astype(float)
     problem = Problem(X, codes, "classification", "table", ("a", "b", "c"), 0)
     (one,) = candidates_for(problem, sg.SquaredExponential(variance=9.0).freeze(), "auto", 60.0)
-    fitted = one.fit(X, codes, None)
+    fitted = one.fit(X, codes, None, None)
     assert [type(part.likelihood) for part in fitted.parts] == [sg.Bernoulli] * 3
     again = one.refit(fitted, X, np.where(np.arange(40) < 30, codes, np.nan))
     assert [int(part.data.seen.sum()) for part in again.parts] == [30] * 3

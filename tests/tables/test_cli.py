@@ -70,12 +70,63 @@ def test_fit_writes_model_predictions_and_report(folder, fitted):
         for name, score in scores.items():
             low, high = fitted["score_intervals"][method][name]
             assert low <= score <= high
-    assert sorted(path.name for path in (folder / "out").iterdir()) == ["model.structgp", "predictions.csv", "report.html"]
+    assert sorted(path.name for path in (folder / "out").iterdir()) == [
+        "forecast.csv",
+        "model.structgp",
+        "predictions.csv",
+        "report.html",
+    ]
     table = pl.read_csv(folder / "out" / "predictions.csv")
     assert table.height == DAYS
     inside = table.drop_nulls("value").select((pl.col("value") - pl.col("value_mean")).abs() < 3 * pl.col("value_sd"))
     assert inside.to_series().all()
     assert (table["value_lower"] < table["value_mean"]).all()
+
+
+def test_predictions_are_the_table_with_columns_added(folder, fitted):
+    table = pl.read_csv(folder / "out" / "predictions.csv", infer_schema=False)
+    given = pl.read_csv(folder / "series.csv", infer_schema=False)
+    assert table["day"].equals(given["day"])
+    assert table.columns == [*given.columns, "value_mean", "value_sd", "value_lower", "value_upper", "learned_from"]
+    assert [row for row, mark in enumerate(table["learned_from"]) if mark == "false"] == [4]
+
+
+def test_a_forecast_goes_on_from_the_last_day(folder, fitted):
+    table = pl.read_csv(folder / "out" / "forecast.csv")
+    assert table.columns == ["day", "value_mean", "value_sd", "value_lower", "value_upper"]
+    assert table["day"].to_list() == [f"2024-02-{day}" for day in range(10, 16)]
+    model = sg.load(folder / "out" / "model.structgp")
+    np.testing.assert_allclose(table["value_mean"], model.predict(np.arange(40.0, 46.0)).mean)
+
+
+def test_a_horizon_is_kept_in_the_style_and_zone_of_the_table(folder):
+    times = pl.datetime_range(pl.datetime(2024, 3, 30), pl.datetime(2024, 3, 31), "30m", eager=True)
+    lines = [f"{time:%d/%m/%Y %H:%M};{np.sin(i / 9):.3f};k{i:03d}".replace(".", ",") for i, time in enumerate(times)]
+    (folder / "hours.csv").write_text("\n".join(["# a logger", "at;v;key", *lines]))
+    options = ("--target", "v", "--time", "at", "--kernel", "Matern32", "--zone", "Europe/Berlin", "--horizon", "4")
+    found = as_json("fit", folder / "hours.csv", *options, "--out", folder / "hours")
+    table = pl.read_csv(folder / "hours" / "forecast.csv")
+    clock = ["00:30+01:00", "01:00+01:00", "01:30+01:00", "03:00+02:00"]
+    assert table["at"].to_list() == [f"31/03/2024 {time}" for time in clock]
+    predictions = pl.read_csv(folder / "hours" / "predictions.csv")
+    assert predictions["at"][0] == "30/03/2024 00:00"
+    assert predictions["key"][1] == "k001"
+    assert [note.split(": ")[-1] for note in found["notes"]] == [
+        "1 line of comment is passed over",
+        "dates such as 30/03/2024 00:00 are read day first, as 30/03/2024 00:00 shows",
+        "times without a zone are taken for those of Europe/Berlin",
+        "1,5 is read as 1.5",
+    ]
+    words = run("info", folder / "hours" / "model.structgp").stdout
+    assert "note: 1 line of comment is passed over" in words
+    assert "at (Europe/Berlin)" in words.split("forecast\n")[1]
+    assert "31/03/2024 03:00+02:00" in words
+    assert "1 line of comment is passed over" in (folder / "hours" / "report.html").read_text()
+    (folder / "later.csv").write_text("at;v_mean\n01/04/2024 10:00;0\n")
+    said = run("predict", folder / "hours" / "model.structgp", folder / "later.csv")
+    assert said.stdout.splitlines()[0] == "at,v_mean,v_mean_,v_sd,v_lower,v_upper"
+    assert said.stdout.splitlines()[1].startswith("01/04/2024 10:00,0,")
+    assert "note: column 'at': times without a zone are taken for those of Europe/Berlin" in said.stderr
 
 
 def test_the_model_is_that_of_the_library(folder, fitted):
@@ -224,11 +275,13 @@ def test_version_and_usage():
         (["fit", "series.csv", "--target", "value", "--budget", "soon"], "not a duration"),
         (["fit", "series.csv", "--target", "value", "--structure", "magic"], "structure must be"),
         (["fit", "series.csv", "--target", "value", "--kernel", "Matren52"], "did you mean Matern52"),
+        (["fit", "series.csv", "--target", "value", "--horizon", "3"], "a horizon needs a series, but the inputs form a table"),
+        (["fit", "series.csv", "--target", "value", "--dates", "us"], "dates must be one of auto, day-first, month-first"),
+        (["fit", "series.csv", "--target", "value", "--zone", "Mars"], "there is no time zone 'Mars'"),
         (["fit", "text.csv", "--target", "y"], "text with 30 different values"),
         (["fit", "text.csv", "--target", "y", "--task", "regression"], "holds text"),
         (["fit", "gone.csv", "--target", "y"], "no value at all"),
         (["fit", "twice.csv", "--target", "x"], "two columns called 'x'"),
-        (["fit", "latin.csv", "--target", "x"], "not UTF-8"),
         (["fit", "series.csv", "--target", "value", "--out", "text.csv"], "is a file: give the name of a folder"),
         (["fit", "header.csv", "--target", "x"], "no rows"),
         (["fit", "cut.csv.gz", "--target", "x"], "gzipped but cut off"),

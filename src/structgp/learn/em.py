@@ -44,6 +44,7 @@ from ..structure.approximate import approximated
 from ..structure.base import No
 from ..structure.dense import typical_variance
 from ..structure.state_space import Where, chain_of, harmonics_of
+from .clock import NEVER, OUT_OF_TIME, Deadline
 from .initialise import candidates
 from .maximise import Learning, Progress, bounds_of, perturbed
 from .objective import LOWEST
@@ -97,6 +98,7 @@ def maximise_by_em(
     seed: Any,
     max_evaluations: int,
     progress: Any = None,
+    deadline: Deadline = NEVER,
 ) -> tuple[Any, Learning]:
     """The model with parameters that no step of EM makes better, and how they were found."""
     began, engine = time.perf_counter(), offer.engine
@@ -116,7 +118,8 @@ def maximise_by_em(
     best, rng = starts[int(np.argmax(values))], np.random.default_rng(seed)
     begin = [np.clip(start, *bounds.T) for start in (best, *(perturbed(model, best, rng) for _ in range(restarts)))]
     with Progress(progress) as report, lapack_threads(1):
-        runs = [_run(problem, start, max_evaluations, report) for start in begin]
+        runs = [_run(problem, begin[0], max_evaluations, report, deadline)]
+        runs += [_run(problem, start, max_evaluations, report, deadline) for start in begin[1:] if not deadline.passed()]
     winner = max(runs, key=lambda run: run.trace[-1])
     return with_free(model, winner.theta), _account(problem, winner, runs, len(starts), time.perf_counter() - began)
 
@@ -162,12 +165,15 @@ class Point(NamedTuple):
     engine: Kalman
 
 
-def _run(problem: Problem, theta: np.ndarray, most: int, report: Callable[[float], None]) -> Run:
+def _run(problem: Problem, theta: np.ndarray, most: int, report: Callable[[float], None], deadline: Deadline) -> Run:
     """Steps until two of them gain nothing, with leaps along their way where these gain more."""
     here = _expect(problem, theta)
     trace, converged, message = [here.value], not len(theta), "the number of evaluations reached its limit"
     try:
         while not converged and len(trace) < most:
+            if deadline.passed():
+                message = OUT_OF_TIME
+                break
             one = _step(problem, here)
             two = _step(problem, one)
             far = _leap(problem, here, one, two)

@@ -23,6 +23,7 @@ from ..inputs.observations import Data
 from ..linalg.dense.cholesky import lapack_threads
 from ..parameters.supports import Orthonormal, Real
 from ..parameters.tree import Leaf, free_bounds, free_names, free_vector, learned_leaves, with_free
+from .clock import NEVER, OUT_OF_TIME, Deadline
 from .evidence import evidence_objective
 from .initialise import candidates, glimpse
 from .objective import LOWEST, Objective
@@ -86,6 +87,10 @@ class Interrupted(Exception):
     """The user asked to stop."""
 
 
+class OutOfTime(Exception):
+    """The deadline has passed."""
+
+
 class Climb:
     """One run of L-BFGS-B that remembers the best point it met, so that it can be stopped at any time.
 
@@ -93,9 +98,16 @@ class Climb:
     """
 
     def __init__(
-        self, objective: Objective, count: int, stop: threading.Event, report: Callable[[float], None], looked: Look
+        self,
+        objective: Objective,
+        count: int,
+        stop: threading.Event,
+        report: Callable[[float], None],
+        looked: Look,
+        deadline: Deadline = NEVER,
     ) -> None:
         self.objective, self.count, self.stop, self.report, self.looked = objective, count, stop, report, looked
+        self.deadline = deadline
         self.evaluations = 0
         self.grain = objective.grain
         self.heights: list[float] = []
@@ -112,6 +124,8 @@ class Climb:
         self.heights.append(self.best[0])
         if self.grain and len(self.heights) > PATIENCE and self.best[0] - self.heights[-1 - PATIENCE] < self.grain:
             raise Settled
+        if self.deadline.passed():
+            raise OutOfTime
         return -value / self.count, -gradient / self.count
 
     def _look(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
@@ -139,6 +153,8 @@ class Climb:
                 converged, message = True, "as far as rounding allows"
         except Settled:
             converged, message = True, "as far as random probes can tell"
+        except OutOfTime:
+            converged, message = False, OUT_OF_TIME
         except (Interrupted, KeyboardInterrupt):
             self.stop.set()
             if self.best is None:
@@ -161,6 +177,7 @@ def maximise(
     max_evaluations: int,
     progress: bool | None,
     objective: Objective | None = None,
+    deadline: Deadline = NEVER,
 ) -> tuple[Any, Learning]:
     """The model with the parameters that make the data most probable by the algorithm on offer, and how they were found.
 
@@ -169,6 +186,7 @@ def maximise(
     began = time.perf_counter()
     count = max(int(np.sum(data.seen)) * data.y.shape[1], 1)
     options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
+    options["deadline"] = deadline
     if objective is None and offer.grain and isinstance(inputs, Grid):
         places, some = glimpse(inputs, data)
         dense = Offer(Cholesky(), cost_of_matrix(len(places), places.dimension))
@@ -192,14 +210,19 @@ def climb(
     seed: Any,
     max_evaluations: int,
     progress: bool | None,
+    deadline: Deadline = NEVER,
 ) -> tuple[Any, Learning]:
-    """The model at the best point that L-BFGS-B reaches from the best of the starts and from others around it."""
+    """The model at the best point that L-BFGS-B reaches from the best of the starts and from others around it.
+
+    When the deadline passes, every climb ends with the best that it has found.
+    """
     if not len(starts[0]):
         return model, Learning(
             objective(starts[0])[0], 0.0, 1, time.perf_counter() - began, True, "nothing to learn", 0, 0.0, ()
         )
     with lapack_threads(count), Early(lambda: importlib.import_module("scipy.optimize")):  # it takes as long as a compilation
-        looks = [Look(start, *objective(start)) for start in starts]
+        looks = [Look(starts[0], *objective(starts[0]))]
+        looks += [Look(start, *objective(start)) for start in starts[1:] if not deadline.passed()]
     best = max(looks, key=lambda look: look.value)
     if best.value <= LOWEST:
         raise ValueError(
@@ -210,14 +233,14 @@ def climb(
     rng = np.random.default_rng(seed)
     begin = [best.theta] + [np.clip(perturbed(model, best.theta, rng), *bounds.T) for _ in range(restarts)]
     with Progress(progress) as report, lapack_threads(count, len(begin)):
-        runs = _climb_all(objective, count, begin, bounds, max_evaluations, report, best)
+        runs = _climb_all(objective, count, begin, bounds, max_evaluations, report, best, deadline)
     winner = max(runs, key=lambda run: run.value)
     names = np.asarray(free_names(model))
     at_bound = np.any(np.abs(winner.theta[:, None] - bounds) < 1e-6, axis=1)
     learning = Learning(
         objective=winner.value,
         gradient_norm=float(np.abs(np.where(at_bound, 0.0, winner.gradient)).max() / count),
-        evaluations=len(starts) + sum(run.evaluations for run in runs),
+        evaluations=len(looks) + sum(run.evaluations for run in runs),
         seconds=time.perf_counter() - began,
         converged=winner.converged,
         message=winner.message,
@@ -229,11 +252,11 @@ def climb(
 
 
 def _climb_all(
-    objective: Objective, count: int, begin: list, bounds: np.ndarray, most: int, report: Any, looked: Look
+    objective: Objective, count: int, begin: list, bounds: np.ndarray, most: int, report: Any, looked: Look, deadline: Deadline
 ) -> list[Run]:
     """All climbs, side by side when there are several; an interrupt ends them all and keeps what they found."""
     stop = threading.Event()
-    climbs = [Climb(objective, count, stop, report, looked) for _ in begin]
+    climbs = [Climb(objective, count, stop, report, looked, deadline) for _ in begin]
     if len(begin) == 1:
         return [climbs[0].run(begin[0], bounds, most)]
     with concurrent.futures.ThreadPoolExecutor(min(len(begin), os.cpu_count() or 1)) as pool:

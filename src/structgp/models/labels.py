@@ -25,6 +25,7 @@ from ..engines.additive_splines import reach
 from ..inputs.layouts import Inputs, as_inputs
 from ..kernels.algebra import Kernel, Sum
 from ..kernels.stationary import HalfIntegerMatern, Matern52
+from ..learn.clock import Deadline
 from ..learn.maximise import Learning, climb
 from ..learn.objective import Objective
 from ..likelihoods.base import Likelihood
@@ -275,9 +276,15 @@ class AdditiveLabels:
         return self._made(X, y, None)
 
     @double_precision
-    def fit(self, X: Any, y: Any, *, max_evaluations: int = 100, progress: bool | None = None) -> FittedLabels:
-        """Learn lengthscales, variances and the likelihood's parameters by Laplace's evidence, then condition."""
-        return self._made(X, y, {"restarts": 0, "seed": 0, "max_evaluations": max_evaluations, "progress": progress})
+    def fit(
+        self, X: Any, y: Any, *, max_evaluations: int = 100, progress: bool | None = None, seconds: float | None = None
+    ) -> FittedLabels:
+        """Learn lengthscales, variances and the likelihood's parameters by Laplace's evidence, then condition.
+
+        Learning that reaches `seconds` keeps the best so far.
+        """
+        options: dict[str, Any] = {"restarts": 0, "seed": 0, "max_evaluations": max_evaluations, "progress": progress}
+        return self._made(X, y, options | {"deadline": Deadline.after(seconds)})
 
     def _made(self, X: Any, y: Any, options: dict[str, Any] | None) -> FittedLabels:
         began = time.perf_counter()

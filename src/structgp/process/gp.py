@@ -14,6 +14,7 @@ from ..inputs.layouts import Inputs, as_inputs
 from ..inputs.observations import Data, read_observations
 from ..kernels.algebra import Kernel
 from ..kernels.independent import IndependentKernels
+from ..learn.clock import Deadline
 from ..learn.em import maximise_by_em
 from ..learn.maximise import maximise
 from ..learn.objective import Objective
@@ -129,6 +130,7 @@ class GP(Parametrised):
         seed: Seed = 0,
         max_evaluations: int = 500,
         progress: bool | None = None,
+        seconds: float | None = None,
         method: str = "evidence",
         inference: str | None = None,
         extra: Any = None,
@@ -140,12 +142,14 @@ class GP(Parametrised):
         space.
 
         `restarts` adds climbs from other starts (by default three for small data, else none; with EM none) and `seed` makes
-        them repeatable. `progress` shows a line while learning, by default on a terminal only. Ctrl-C keeps the best so far.
+        them repeatable. `progress` shows a line while learning, by default on a terminal only. Ctrl-C keeps the best so far,
+        and so does learning that reaches `seconds`, which is looked at after every evaluation.
 
         `inference`, `extra` and `weights` are for observations that are not Gaussian, as in `condition`.
         """
         if method not in LEARNERS:
             raise ValueError(f"method must be one of {sorted(LEARNERS)}, got {method!r}")
+        deadline = Deadline.after(seconds)
         inputs = as_inputs(X)
         check_inputs(self, inputs)
         data = read_observations(self.likelihood, y, noise, missing, inputs, extra, weights)
@@ -160,6 +164,7 @@ class GP(Parametrised):
         if restarts < 0 or restarts != int(restarts):
             raise ValueError(f"restarts must be a whole number, 0 or more, got {restarts}")
         options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
+        options["deadline"] = deadline
         sites = gradient = None
         if rule is not None:
             sites = SiteEvidence(self, inputs, data, chosen.engine, rule)

@@ -13,6 +13,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,22 +24,29 @@ if TYPE_CHECKING:
     import polars as pl
 
     from .model import TableModel
+    from .reading import Table
 
 EXPECTED = (ValueError, TypeError, OSError, MemoryError)  # what bad data and bad files raise; anything else is our mistake
 DURATIONS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 WIDTH = 100
+LEARNED = "learned_from"  # the column that marks the rows that a model was given
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Makes everything that is drawn at random repeatable.")]
-Budget = Annotated[str, typer.Option("--budget", help="Time for comparing models, such as 60s, 5m or 1h.")]
+Budget = Annotated[str, typer.Option("--budget", help="About how long all may take, such as 60s, 5m or 1h.")]
 TargetOption = Annotated[str | None, typer.Option("--target", help="The column to be predicted; a picture needs none.")]
 TaskOption = Annotated[str, typer.Option("--task", help="auto, regression, classification or counts.")]
 TimeOption = Annotated[str | None, typer.Option("--time", help="Take this column as the only input.")]
 KernelOption = Annotated[str | None, typer.Option("--kernel", help='A kernel, as in "Matern52 + Periodic(period=1)*Matern32".')]
 StructureOption = Annotated[str, typer.Option("--structure", help="auto, dense, markov, additive, projection-pursuit …")]
-DataArgument = Annotated[Path, typer.Argument(help="A table: CSV, TSV or Parquet, gzipped or not; or a picture.")]
+DataArgument = Annotated[Path, typer.Argument(help="A table: CSV, TSV, xlsx, ods or Parquet, gzipped or not; or a picture.")]
+DatesOption = Annotated[
+    str, typer.Option("--dates", help="Whether 01/02/2020 is day-first or month-first; auto decides and says.")
+]
+ZoneOption = Annotated[str, typer.Option("--zone", help="The zone in which times are meant and shown, such as Europe/Berlin.")]
+HorizonOption = Annotated[int | None, typer.Option("--horizon", min=1, help="How many steps of a series are forecast.")]
 ModelArgument = Annotated[Path, typer.Argument(help="A model that structgp fit has written.")]
 OutFolder = Annotated[Path, typer.Option("--out", help="The folder for the results.")]
 PredictionFile = Annotated[
@@ -95,22 +103,26 @@ def fit(
     structure: StructureOption = "auto",
     out: OutFolder = Path("structgp-out"),
     budget: Budget = "2m",
+    horizon: HorizonOption = None,
+    dates: DatesOption = "auto",
+    zone: ZoneOption = "",
     seed: SeedOption = 0,
     as_json: AsJson = False,
 ) -> dict[str, Any]:
-    """Learn a model of a column from the others; writes model.structgp, predictions.csv and report.html."""
-    from .reading import read_frame
+    """Learn a model of a column from the others; writes model.structgp, predictions.csv, report.html and forecast.csv."""
+    from .reading import read_table
 
-    seconds = seconds_of(budget)
+    began, seconds = perf_counter(), seconds_of(budget)
     _check_folder(out)
-    frame = read_frame(data)
-    target = _target(frame, target, time)
+    table = read_table(data, dates=dates, zone=zone)
+    target = _target(table.frame, target, time)
     from .automatic import fit_table  # takes seconds, which a wrong name need not wait for
 
-    options = _options(task, time, kernel, structure, seconds, seed)
+    left = max(seconds - (perf_counter() - began), 0.0)
+    options = _options(task, time, kernel, structure, left, seed)
     with _watching(as_json, seconds) as say:
-        model = fit_table(frame, target, say=say, **options)
-        return _finish(model, frame, out)
+        model = fit_table(table, target, say=say, horizon=horizon, **options)
+        return _finish(model, table, out)
 
 
 @app.command()
@@ -120,18 +132,25 @@ def predict(
     data: DataArgument,
     out: PredictionFile = None,
     level: LevelOption = 0.95,
+    dates: DatesOption = "auto",
+    zone: ZoneOption = "",
     as_json: AsJson = False,
 ) -> dict[str, Any]:
     """Predict the rows of a table: mean and interval, or label and probabilities."""
     from .model import load_table_model
-    from .reading import read_frame
+    from .reading import read_table
 
-    fitted, frame = load_table_model(model), read_frame(data)
-    table = _with_predictions(fitted, frame, level)
+    fitted = load_table_model(model)
+    read = read_table(data, dates=dates, zone=zone, like=fitted.layout.how)
+    table = _with_predictions(fitted, read, level)
+    found = {"rows": table.height, "notes": list(read.notes)}
     if out is not None:
         _write_csv(table, out)
-        return {"rows": table.height, "file": str(out), "text": f"{table.height} predictions in {out}"}
-    return {"rows": table.height, "predictions": table.to_dicts(), "text": table.write_csv().rstrip("\n")}
+        lines = [*_notes_in_words(read.notes), f"{table.height} predictions in {out}"]
+        return {**found, "file": str(out), "text": "\n".join(lines)}
+    if not as_json:
+        print("\n".join(_notes_in_words(read.notes)), end="\n" if read.notes else "", file=sys.stderr)
+    return {**found, "predictions": table.to_dicts(), "text": table.write_csv().rstrip("\n")}
 
 
 @app.command()
@@ -143,23 +162,27 @@ def plan(
     time: TimeOption = None,
     kernel: KernelOption = None,
     structure: StructureOption = "auto",
+    dates: DatesOption = "auto",
+    zone: ZoneOption = "",
     as_json: AsJson = False,
 ) -> dict[str, Any]:
     """Say what fit would try, what each algorithm would cost, and why not the others; nothing is learned."""
-    from .reading import read_frame
+    from .reading import read_table
 
-    frame = read_frame(data)
+    table = read_table(data, dates=dates, zone=zone)
+    frame = table.frame
     target = _target(frame, target, time)
     from .automatic import prepare  # takes seconds, which a wrong name need not wait for
 
-    ready = prepare(frame, target, **_options(task, time, kernel, structure, 120.0, 0))
+    ready = prepare(table, target, **_options(task, time, kernel, structure, 120.0, 0))
     problem = ready.problem
     found = {one.name: _plan_in_words(one, len(problem.y)) for one in ready.candidates}
     lines = [f"{frame.height} rows, {problem.task} of {target!r}, inputs form a {problem.shape}"]
-    lines += [*_columns_in_words(ready.layout), ""]
+    lines += [*_columns_in_words(ready.layout), *_notes_in_words(table.notes), ""]
     for name, text in found.items():
         lines += [name, *(f"  {line}" for line in text.splitlines()), ""]
     shape = {"rows": frame.height, "task": problem.task, "shape": problem.shape, "inputs": ready.layout.names}
+    shape["notes"] = list(table.notes)
     return {**shape, "plans": found, "text": "\n".join(lines).rstrip()}
 
 
@@ -195,31 +218,35 @@ def changepoints(
     value: ValueOption,
     time: OrderOption = None,
     out: ChangesFile = None,
+    dates: DatesOption = "auto",
     as_json: AsJson = False,
 ) -> dict[str, Any]:
     """Find where the level or the spread of a series changes, with probabilities."""
     from ..sklearn.detector import ChangePointDetector
-    from .reading import as_floats, find_column, kind_of, read_frame
+    from .reading import as_floats, find_column, kind_of, read_table
 
-    frame = read_frame(data)
+    read = read_table(data, dates=dates)
+    frame = read.frame
     column = frame[find_column(frame, value, "column")]
     if kind_of(column) != "number" or column.is_null().all():
         raise ValueError(f"column {value!r} holds no numbers: changes are looked for in numbers")
     if time is not None:
-        frame = frame.drop_nulls(find_column(frame, time, "time column")).sort(time)
+        order = frame[find_column(frame, time, "time column")].arg_sort(nulls_last=True).head(frame[time].count())
+        frame, read = frame[order], read._replace(written=read.written[order])
     detector = ChangePointDetector().fit(as_floats(frame[value]))
     probability = detector.posterior_.change_probability
-    label = lambda row: str(row) if time is None else str(frame[time][row])
+    label = lambda row: str(row) if time is None else str(read.written[time][row])
     found = [
         {"row": int(row), "at": label(int(row)), "probability": float(probability[row])} for row in detector.change_points_
     ]
-    lines = [f"{frame.height} rows, {len(found)} change{'' if len(found) == 1 else 's'} in {value!r}"]
+    lines = _notes_in_words(read.notes)
+    lines += [f"{frame.height} rows, {len(found)} change{'' if len(found) == 1 else 's'} in {value!r}"]
     lines += [f"  {change['at']:<24} a change exactly here has probability {change['probability']:.2f}" for change in found]
     written = {} if out is None else {"file": str(out)}
     if out is not None:
         _write_changes(frame, value, time, detector.change_points_, probability, out)
         lines.append(f"the report is in {out}")
-    return {"rows": frame.height, "changes": found, **written, "text": "\n".join(lines)}
+    return {"rows": frame.height, "changes": found, "notes": list(read.notes), **written, "text": "\n".join(lines)}
 
 
 @app.command()
@@ -236,6 +263,7 @@ def demo(
 
     from ..datasets import load_dataset
     from .automatic import fit_table
+    from .reading import as_table
 
     seconds = seconds_of(budget)
     _check_folder(out)
@@ -243,7 +271,7 @@ def demo(
     frame = pl.DataFrame({**dict(zip(data.names, data.X.T, strict=True)), data.target: data.y})
     with _watching(as_json, seconds) as say:
         model = fit_table(frame, data.target, say=say, budget=seconds, seed=seed)
-        answer = _finish(model, frame, out)
+        answer = _finish(model, as_table(frame), out)
     return {**answer, "about": data.about, "text": f"{data.about}\n\n{answer['text']}"}
 
 
@@ -301,32 +329,47 @@ def _watching(as_json: bool, budget: float) -> Iterator[Callable[[str, int, floa
         yield say
 
 
-def _finish(model: TableModel, frame: pl.DataFrame, out: Path) -> dict[str, Any]:
+def _finish(model: TableModel, data: Table, out: Path) -> dict[str, Any]:
     """Write the results of a fit, and say where they are."""
+    import numpy as np
+    import polars as pl
+
     from .report import write_report
 
-    table = _with_predictions(model, frame, 0.95)
+    table = _with_predictions(model, data, 0.95)
+    if model.learned is not None:
+        mark = pl.Series(_free_name(LEARNED, data.written.columns), np.isin(np.arange(table.height), model.learned))
+        table = table.with_columns(mark)
     out.mkdir(parents=True, exist_ok=True)
-    files = {name: out / file for name, file in (("model", "model.structgp"), ("predictions", "predictions.csv"))}
-    files["report"] = out / "report.html"
+    names = {"model": "model.structgp", "predictions": "predictions.csv", "report": "report.html"}
+    files = {name: out / file for name, file in names.items()}
     model.save(files["model"])
     _write_csv(table, files["predictions"])
     write_report(model, files["report"])
+    if model.shape == "series":
+        files["forecast"] = out / "forecast.csv"
+        _write_csv(pl.DataFrame(model.forecast()), files["forecast"])
     written = {name: str(path) for name, path in files.items()}
     lines = [_in_words(model), "", *(f"{name:<12} {path}" for name, path in written.items())]
     return {**_facts(model), "files": written, "text": "\n".join(lines)}
 
 
-def _with_predictions(model: TableModel, frame: pl.DataFrame, level: float) -> pl.DataFrame:
-    """The columns that the model sees, what it was given as target if anything, and what it says."""
+def _with_predictions(model: TableModel, data: Table, level: float) -> pl.DataFrame:
+    """The table as it was written, row for row, and what the model says of each row."""
     import polars as pl
 
     if not 0 < level < 1:
         raise ValueError(f"level is a probability between 0 and 1, got {level}")
-    found = model.predict(frame, level)
-    kept = [column.name for column in model.layout.used] + ([model.target] if model.target in frame.columns else [])
-    said = [pl.Series(f"{model.target}_{name}", values.tolist()) for name, values in found.items()]
-    return frame.select(kept).with_columns(said)
+    found = model.predict(data.frame, level)
+    name = lambda what: _free_name(f"{model.target}_{what}", data.written.columns)
+    return data.written.with_columns([pl.Series(name(what), values.tolist()) for what, values in found.items()])
+
+
+def _free_name(name: str, taken: list[str]) -> str:
+    """A name for a new column that replaces none of the table."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _write_changes(frame: pl.DataFrame, value: str, time: str | None, changes: Any, probability: Any, out: Path) -> None:
@@ -341,7 +384,7 @@ def _write_changes(frame: pl.DataFrame, value: str, time: str | None, changes: A
     written = None
     if time is not None and kind_of(frame[time]) != "category":
         column = look(frame[time])
-        x, written = column.numbers(frame[time])[:, 0], column.written if column.kind == "date" else None
+        x, written = column.numbers(frame[time])[:, 0], column.drawn if column.kind == "date" else None
     write_change_report(ChangingSeries(value, time or "row", x, y, changes, probability, written), out)
 
 
@@ -379,7 +422,7 @@ def _in_words(model: TableModel) -> str:
 
     lines = [f"{model.task} of {model.target!r} from {model.rows} rows, inputs form a {model.shape}"]
     lines += _columns_in_words(model.layout)
-    lines += [f"note: {note}" for note in model.notes]
+    lines += _notes_in_words(model.notes)
     compared = "forecast" if model.shape == "series" else "held out"
     lines += ["", f"{'candidates':<58}log evidence   {compared:>8}   seconds"]
     for trial in model.trials:
@@ -412,6 +455,10 @@ def _plan_in_words(candidate: Any, rows: int) -> str:
 
 def _columns_in_words(layout: Any) -> list[str]:
     return [f"  {column.name:<20} {column.describe()}"[:WIDTH] for column in layout.columns]
+
+
+def _notes_in_words(notes: Any) -> list[str]:
+    return [f"note: {note}" for note in notes]
 
 
 def _number(value: float | None) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 KEY = "table"  # under which the description of the table stands in a model file
 TASKS = ("regression", "classification", "counts")
+SHORTEST = 6  # steps of a forecast, where nothing is said of its length
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # at which intervals are checked
 
 
@@ -70,6 +71,9 @@ class TableModel:
     trials: tuple[Trial, ...] = ()
     evaluation: Evaluation = dataclasses.field(default_factory=lambda: Evaluation(""))
     notes: tuple[str, ...] = ()
+    horizon: int = 0  # steps of a series that are forecast; 0 for about a tenth of those that were seen
+    learned: np.ndarray | None = None  # rows of the table that it was given, as long as it is not from a file
+    ending: tuple[float, ...] = ()  # the last places of a series that were learned from, in order
 
     def inputs(self, frame: pl.DataFrame) -> np.ndarray:
         """The rows of a table as the process sees them."""
@@ -82,12 +86,24 @@ class TableModel:
         found = predict_rows(self.fitted, self.task, X[known], self.classes, level)
         return {name: _spread_out(values, known) for name, values in found.items()}
 
+    def forecast_places(self) -> np.ndarray:
+        """Where a series goes on after its end, as numbers of its input."""
+        seen = np.asarray(self.ending) if self.ending else np.unique(np.asarray(self.fitted.inputs.points)[:, 0])
+        return self.layout.used[0].following(seen, self.horizon or usual_horizon(seen))
+
+    def forecast(self, level: float = 0.95) -> dict[str, Any]:
+        """What is expected after the end of a series, by column: the time as the table writes it, and what is said of it."""
+        places, column = self.forecast_places(), self.layout.used[0]
+        times = [column.written(place) for place in places] if column.kind == "date" else places
+        found = predict_rows(self.fitted, self.task, places[:, None], self.classes, level)
+        return {column.name: times, **{f"{self.target}_{name}": values for name, values in found.items()}}
+
     def save(self, path: Any) -> None:
         """Write the model to one file that `load_table_model` and `structgp.load` read."""
         files.save(self.fitted, path, **{KEY: json.dumps(self._described())})
 
     def _described(self) -> dict[str, Any]:
-        plain = ("task", "target", "rows", "shape", "classes", "notes")
+        plain = ("task", "target", "rows", "shape", "classes", "notes", "horizon", "ending")
         return {
             **{name: getattr(self, name) for name in plain},
             "layout": self.layout.to_json(),
@@ -122,9 +138,17 @@ def load_table_model(path: Any) -> TableModel:
             tuple(Trial(**trial) for trial in described["trials"]),
             Evaluation(**{**described["evaluation"], **_tuples(described["evaluation"])}),
             tuple(described["notes"]),
+            int(described.get("horizon", 0)),
+            ending=tuple(described.get("ending", ())),
         )
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"{path} is damaged or was changed: its table cannot be read. Fit the model again") from None
+
+
+def usual_horizon(places: np.ndarray) -> int:
+    """The steps in a tenth of a series, whose places stand in order, and a few at least."""
+    steps = np.diff(places)
+    return max(round(0.1 * float(np.ptp(places)) / float(np.median(steps))) if len(steps) else 0, SHORTEST)
 
 
 def _tuples(evaluation: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from ...inputs.layouts import Inputs, as_inputs
 from ...inputs.observations import Data, read_observations
 from ...kernels.algebra import Kernel, Sum
 from ...kernels.stationary import HalfIntegerMatern, Matern52
+from ...learn.clock import Deadline
 from ...learn.evidence import evidence_objective
 from ...learn.maximise import Learning, climb
 from ...learn.objective import Objective
@@ -205,18 +206,22 @@ class AdditiveGP(Parametrised):
         seed: Seed = 0,
         max_evaluations: int = 300,
         progress: bool | None = None,
+        seconds: float | None = None,
     ) -> FittedAdditive:
         """Learn all parameters by maximising a lower bound on the evidence, refining its knots as needed, then condition.
 
         Of Gaussian data without known noise variances the sums over rows are made once. Known `noise`, and sites for other
         likelihoods by `inference` ("ep", "variational" or "laplace"), need them anew for each evaluation.
+        Learning that reaches `seconds` keeps the best so far.
         """
+        deadline = Deadline.after(seconds)
         inputs = as_inputs(X)
         gp = self.gp(inputs.dimension)
         check_inputs(gp, inputs)
         data = read_observations(gp.likelihood, y, noise, missing, inputs, extra)
         rule = _rule(gp, inference, data)
         options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
+        options["deadline"] = deadline
         learned, learning, engine = learn(gp, inputs, data, rule, **options)
         return dataclasses.replace(conditioned(learned, inputs, data, engine, rule), learning=learning)
 

@@ -154,7 +154,7 @@ class ProjectionPursuitGP:
     """A sum of functions of learned projections, a linear part and Gaussian noise.
 
     `projections` is their number, or None to choose it from the data, up to `most`; no larger number is tried once that could
-    take longer than `seconds`.
+    take longer than `seconds`, and what is being learned then ends with the best so far.
     """
 
     projections: int | None = None

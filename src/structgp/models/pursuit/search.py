@@ -1,7 +1,8 @@
 """Which projections, and how many: directions are learned from several starts, on few rows first where all are much work.
 
 Each number of projections begins with the model of the number before, with new directions, and afresh. The number is raised as
-long as the evidence, charged for the D + 1 parameters of each projection, rises, and as long as there is time.
+long as the evidence, charged for the D + 1 parameters of each projection, rises, and as long as there is time; a climb that
+runs out of it ends with the best that it has found.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...learn.clock import Deadline
 from ...learn.maximise import Learning, climb
 from ...learn.objective import Objective
 from ...parameters.tree import free_vector
@@ -72,12 +74,14 @@ class Search:
     seconds: float
     evaluations: int
     progress: bool | None = None
+    clock: Callable[[], float] = time.perf_counter
 
     def __post_init__(self) -> None:
         X, y = self.data
         few = self.rng.permutation(len(y))[:FEW_ROWS]
         self.few = X[few], y[few]
-        self.began = time.perf_counter()
+        self.began = self.clock()
+        self.deadline = Deadline(self.began + self.seconds, self.clock)
         self.final = max(self.evaluations - FIRST_LOOK - SECOND_LOOK, 1)
         self.charge = self.family.charge(*X.shape)
         self.pace = 0.0  # seconds for each unit of work, as the last climb went
@@ -100,7 +104,7 @@ class Search:
         each = self.pace * self.work(self.data, self.projections(best))
         affordable = int(np.clip(self.time_left() / each, FIRST_LOOK, max(self.final, FIRST_LOOK)))
         model, learning = self.climb(best, self.data, min(affordable, self.final))
-        return model, dataclasses.replace(learning, seconds=time.perf_counter() - self.began), tuple(self.table)
+        return model, dataclasses.replace(learning, seconds=self.clock() - self.began), tuple(self.table)
 
     def projections(self, model: Any) -> int:
         return self.family.functions(model).projections
@@ -122,7 +126,7 @@ class Search:
         return now.projections > before.projections and gain > LEAP * self.charge
 
     def time_left(self) -> float:
-        return self.seconds - (time.perf_counter() - self.began)
+        return self.deadline.left()
 
     def time_for(self, M: int) -> bool:
         """Whether the next number of projections, and a short last climb with it, fit into the time that is left."""
@@ -152,7 +156,7 @@ class Search:
 
     def rung(self, M: int, smaller: Any) -> Any:
         """A model with M projections after a first and a second look, and a third at all rows where the second saw few."""
-        clock = time.perf_counter()
+        began = self.clock()
         first, second = self.rows_for(M)
         grown = [] if smaller is None else [self.grown(self.family.functions(smaller), M)]
         fresh = [self.fresh(M) for _ in range(self.starts(M, bool(grown)) - len(grown))]
@@ -162,12 +166,13 @@ class Search:
         if len(second[1]) < len(self.data[1]):
             model, learning = self.climb(model, self.data, FIRST_LOOK)
         charged = learning.objective - self.charge * M
-        self.table.append(Rung(M, self.sines_for(M), learning.objective, charged, time.perf_counter() - clock))
+        self.table.append(Rung(M, self.sines_for(M), learning.objective, charged, self.clock() - began))
         return model
 
     def climb(self, model: Any, rows: Table, evaluations: int) -> tuple[Any, Learning]:
         options: dict[str, Any] = {"restarts": 0, "seed": 0, "max_evaluations": evaluations, "progress": self.progress}
         objective = Objective(model, self.family.evidence(model, *rows))
+        options["deadline"] = self.deadline
         ended = climb(model, objective, [free_vector(model)], len(rows[1]), time.perf_counter(), **options)
         self.pace = ended[1].seconds / ended[1].evaluations / self.work(rows, self.projections(model))
         return ended

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...kernels.algebra import Kernel
-from ..model import TableModel
-from ..reading import Layout
+from ...learn.clock import Deadline
+from ..model import TableModel, usual_horizon
+from ..reading import Layout, Table, as_table
 from .candidates import Candidate, candidates_for
 from .compare import Say, compare, quiet
 from .problem import Problem, calendar_of, layout_of, shape_of, targets, task_of
 
 if TYPE_CHECKING:
     import polars as pl
+
+ENDING = 400  # places of a series that are kept, to see how it goes on
+COMPARING = 0.6  # part of the budget, for learning and comparing; the rest is for scores, predictions and the report
 
 
 class Prepared(NamedTuple):
@@ -27,11 +30,12 @@ class Prepared(NamedTuple):
     center: np.ndarray
     scale: np.ndarray
     candidates: list[Candidate]
-    skipped: int  # rows without a target or a date
+    rows: np.ndarray  # of the table that have a target and all inputs
+    skipped: int  # rows that do not
 
 
 def prepare(
-    frame: pl.DataFrame,
+    data: pl.DataFrame | Table,
     target: str,
     *,
     task: str = "auto",
@@ -42,8 +46,9 @@ def prepare(
     seed: int = 0,
 ) -> Prepared:
     """Read a table and see what could be fitted; `kernel` makes a kernel from the names of the inputs."""
+    frame = as_table(data).frame
     task = task_of(frame[target], task)
-    layout = layout_of(frame, target, time_column)
+    layout = layout_of(as_table(data), target, time_column)
     y, classes = targets(frame[target], task)
     X = layout.numbers(frame)
     used = np.isfinite(X).all(axis=1) & ~np.isnan(y)
@@ -55,15 +60,31 @@ def prepare(
     calendar = calendar_of(layout) if shape == "series" else {}
     problem = Problem((X[used] - center) / scale, y[used], task, shape, classes, seed, calendar)
     candidates = candidates_for(problem, None if kernel is None else kernel(layout.names), structure, budget)
-    return Prepared(layout, problem, center, scale, candidates, int(len(used) - used.sum()))
+    return Prepared(layout, problem, center, scale, candidates, np.flatnonzero(used), int(len(used) - used.sum()))
 
 
-def fit_table(frame: pl.DataFrame, target: str, *, budget: float = 120.0, say: Say = quiet, **options: Any) -> TableModel:
-    """The best model of a target that is found within a budget of seconds; `say` hears what is done meanwhile."""
-    deadline = time.perf_counter() + budget
-    ready = prepare(frame, target, budget=budget, **options)
+def fit_table(
+    data: pl.DataFrame | Table,
+    target: str,
+    *,
+    budget: float = 120.0,
+    horizon: int | None = None,
+    say: Say = quiet,
+    **options: Any,
+) -> TableModel:
+    """The best model of a target that is found within a budget of seconds; `say` hears what is done meanwhile.
+
+    `horizon` is how many steps of a series are forecast, by default about a tenth of those that were seen.
+    """
+    deadline = Deadline.after(COMPARING * budget)
+    ready = prepare(data, target, budget=budget, **options)
     problem = ready.problem
-    fitted, trials, evaluation, notes = compare(problem, ready.candidates, deadline, say)
+    if horizon is not None and problem.shape != "series":
+        raise ValueError(
+            f"a horizon needs a series, but the inputs form a {problem.shape}: name the column of the time by --time"
+        )
+    fitted, trials, evaluation, notes, rows = compare(problem, ready.candidates, deadline, say)
+    places = np.unique(problem.X[rows, 0]) if problem.shape == "series" else np.zeros(0)
     if ready.skipped:
         many = "1 row" if ready.skipped == 1 else f"{ready.skipped} rows"
         was = "was" if ready.skipped == 1 else "were"
@@ -80,7 +101,10 @@ def fit_table(frame: pl.DataFrame, target: str, *, budget: float = 120.0, say: S
         problem.classes,
         trials,
         evaluation,
-        notes,
+        (*as_table(data).notes, *notes),
+        horizon or (usual_horizon(places) if len(places) else 0),
+        ready.rows[rows],
+        tuple(places[-ENDING:].tolist()),
     )
 
 

@@ -17,6 +17,7 @@ from ...kernels.algebra import Kernel, Product
 from ...kernels.nonstationary import Constant, Spline, Wiener
 from ...kernels.oscillating import DampedOscillator, Periodic
 from ...kernels.stationary import Matern32, Matern52, SquaredExponential
+from ...learn.clock import Deadline
 from ...likelihoods.base import Likelihood
 from ...likelihoods.counts import NegativeBinomial, Poisson
 from ...likelihoods.gaussian import Gaussian
@@ -49,7 +50,7 @@ class Candidate(NamedTuple):
     """A model to try: `fit` learns from rows, `refit` gives what was learned other rows."""
 
     name: str
-    fit: Callable[[Any, np.ndarray, Tell], Any]
+    fit: Callable[[Any, np.ndarray, Tell, float | None], Any]  # within so many seconds
     refit: Callable[[Any, Any, np.ndarray], Any]
     seconds: float = 0.0  # about how long learning takes
     rows: int | None = None  # the most rows that it can take
@@ -165,7 +166,8 @@ def _gps(problem: Problem, structure: str) -> Callable[[str, Kernel, str], Candi
         cost = plan.offers[0].cost
         sweeps = 1 if kind == "regression" else 5 * (1 if len(problem.classes) < 3 else len(problem.classes))
         restarts = None if len(inputs) <= 200 else 0
-        fit = lambda X, y, tell: gp.fit(X, y, structure=structure, seed=problem.seed, restarts=restarts, progress=tell)
+        options: dict[str, Any] = {"structure": structure, "seed": problem.seed, "restarts": restarts}
+        fit = lambda X, y, tell, seconds: gp.fit(X, y, progress=tell, seconds=seconds, **options)
         refit = lambda fitted, X, y: fitted.gp.condition(X, y, structure=structure, missing="infer")
         seconds = COMPILING + sweeps * EVALUATIONS * (cost.flops if cost else 0.0) / FLOPS
         robust = lambda gp, scale: given(
@@ -218,16 +220,21 @@ def _additive() -> Candidate:
     def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
         return AdditiveGP(fitted.kernel, fitted.likelihood).condition(X, y)
 
-    return Candidate(SUMS["additive"], lambda X, y, tell: AdditiveGP().fit(X, y, max_evaluations=60, progress=tell), refit)
+    def fit(X: Any, y: np.ndarray, tell: Tell, seconds: float | None) -> Any:
+        return AdditiveGP().fit(X, y, max_evaluations=60, progress=tell, seconds=seconds)
+
+    return Candidate(SUMS["additive"], fit, refit)
 
 
 def _projections(problem: Problem, seconds: float, least: float) -> Candidate:
-    def fit(X: Any, y: np.ndarray, tell: Tell) -> Any:
-        return ProjectionPursuitGP(seconds=seconds).fit(X, y, seed=problem.seed, max_evaluations=100, progress=tell)
+    def fit(X: Any, y: np.ndarray, tell: Tell, left: float | None) -> Any:
+        model = ProjectionPursuitGP(seconds=_least(seconds, left))
+        return model.fit(X, y, seed=problem.seed, max_evaluations=100, progress=tell)
 
     def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
         size = fitted.model.projections
-        return ProjectionPursuitGP(projections=size).fit(X, y, seed=problem.seed, max_evaluations=100)
+        model = ProjectionPursuitGP(projections=size, seconds=0.5 * seconds)
+        return model.fit(X, y, seed=problem.seed, max_evaluations=100)
 
     return Candidate(SUMS["projection-pursuit"], fit, refit, least)
 
@@ -235,11 +242,11 @@ def _projections(problem: Problem, seconds: float, least: float) -> Candidate:
 def _additive_labels(problem: Problem, likelihood: Likelihood, functions: int) -> Candidate:
     """Labels or counts behind a sum of functions: how smooth they are is learned from some rows, all rows are then seen."""
 
-    def one(X: Any, y: np.ndarray, tell: Tell) -> Any:
+    def one(X: Any, y: np.ndarray, tell: Tell, left: float | None) -> Any:
         few = np.random.default_rng(problem.seed).permutation(len(y))[:LEARNING_ROWS]
         few = few if problem.task == "counts" else _with_both(few, y)
         points = np.asarray(as_inputs(X).points)
-        learnt = AdditiveLabels(likelihood=likelihood).fit(points[few], y[few], progress=tell)
+        learnt = AdditiveLabels(likelihood=likelihood).fit(points[few], y[few], progress=tell, seconds=left)
         return given(learnt, points, y)
 
     def given(fitted: Any, X: Any, y: np.ndarray) -> Any:
@@ -251,13 +258,14 @@ def _additive_labels(problem: Problem, likelihood: Likelihood, functions: int) -
 
 
 def _projected_labels(problem: Problem, likelihood: Likelihood, seconds: float, least: float) -> Candidate:
-    def one(X: Any, y: np.ndarray, tell: Tell) -> Any:
-        model = ProjectionPursuitLabels(likelihood, seconds=seconds)
+    def one(X: Any, y: np.ndarray, tell: Tell, left: float | None) -> Any:
+        model = ProjectionPursuitLabels(likelihood, seconds=_least(seconds, left))
         return model.fit(X, y, seed=problem.seed, max_evaluations=100, progress=tell)
 
     def again(fitted: Any, X: Any, y: np.ndarray) -> Any:
         size = fitted.model.functions.projections
-        return ProjectionPursuitLabels(likelihood, size).fit(X, y, seed=problem.seed, max_evaluations=100)
+        model = ProjectionPursuitLabels(likelihood, size, seconds=0.5 * seconds)
+        return model.fit(X, y, seed=problem.seed, max_evaluations=100)
 
     return _by_class(Candidate(SUMS["projection-pursuit"], one, again, least), problem)
 
@@ -271,14 +279,24 @@ def _by_class(one: Candidate, problem: Problem) -> Candidate:
     if count < 3:
         return one
 
-    def fit(X: Any, y: np.ndarray, tell: Tell) -> Any:
-        return OneAgainstRest(tuple(one.fit(X, (y == c).astype(float), tell) for c in range(count)))
+    def fit(X: Any, y: np.ndarray, tell: Tell, left: float | None) -> Any:
+        deadline = Deadline.after(left)
+
+        def against_rest(c: int) -> Any:
+            share = None if left is None else max(deadline.left(), 0.0) / (count - c)
+            return one.fit(X, (y == c).astype(float), tell, share)
+
+        return OneAgainstRest(tuple(against_rest(c) for c in range(count)))
 
     def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
         codes = [np.where(np.isnan(y), np.nan, y == c) for c in range(count)]
         return OneAgainstRest(tuple(one.refit(part, X, code) for part, code in zip(fitted.parts, codes, strict=True)))
 
     return one._replace(fit=fit, refit=refit)
+
+
+def _least(seconds: float, left: float | None) -> float:
+    return seconds if left is None else min(seconds, left)
 
 
 def _with_both(rows: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...learn.clock import OUT_OF_TIME, Deadline
 from ...parameters.tree import free_vector
 from ..model import Evaluation, Trial
 from .candidates import Candidate, as_shape
@@ -30,6 +31,7 @@ ORIGINS = 5  # places from which a candidate forecasts, at most
 CLEARLY = 4.0  # standard errors by which forecasts must be worse to count: of five, by chance 1 in 100
 FEW_PIECES = 3  # forecasts from fewer places have no standard error to speak of
 FAR = 5.0  # standard deviations of the bulk, beyond which a row is an outlier
+LEAST = 4.0  # seconds of learning for the first candidate, however little time there is
 OUTLIERS, FEW_OUTLIERS = 0.005, 3  # part of the rows, and rows, from which on there is noise with outliers to be tried
 
 Say = Callable[[str, int, float | None], None]  # what is done, the number of the evaluation, the best log evidence so far
@@ -46,6 +48,7 @@ class Outcome(NamedTuple):
     trials: tuple[Trial, ...]
     evaluation: Evaluation
     notes: tuple[str, ...]
+    rows: np.ndarray  # that it was given
 
 
 class Attempt(NamedTuple):
@@ -57,21 +60,22 @@ class Attempt(NamedTuple):
     scores: np.ndarray | None = None
 
 
-def compare(problem: Problem, candidates: list[Candidate], deadline: float, say: Say = quiet) -> Outcome:
-    """Try the candidates that there is time for, and give the best of them all rows."""
+def compare(problem: Problem, candidates: list[Candidate], deadline: Deadline, say: Say = quiet) -> Outcome:
+    """Try the candidates that there is time for, and give the best of them all rows; learning ends when its time is over."""
     rng = np.random.default_rng(problem.seed)
     held, kind = hold_out(problem, rng)
     unlearned = held if problem.shape != "grid" else np.zeros_like(held)  # a grid with holes takes long to learn from
     tried: list[Attempt] = []
     pace = 1.0  # seconds on this machine for one that was expected
     for candidate in _then_robust(candidates, tried, problem):
-        left, expected = deadline - time.perf_counter(), pace * candidate.seconds
+        left, expected = deadline.left(), pace * candidate.seconds
         if tried and expected > left:
             note = f"left out: about {expected:.0f} s of learning, {max(left, 0):.0f} s were left"
             tried.append(Attempt(Trial(candidate.name, note=note), None, candidate))
             continue
         say(candidate.name, 0, None)
-        tried.append(_try(problem, candidate, unlearned, rng, say))
+        seconds = max(left, 0.0 if tried else LEAST)
+        tried.append(_try(problem, candidate, unlearned, rng, say, seconds if np.isfinite(seconds) else None))
         if candidate.seconds > 0:
             pace = min(max(pace, tried[-1].trial.seconds / candidate.seconds), SLOWEST)
     ran = [attempt for attempt in tried if attempt.fitted is not None]
@@ -80,21 +84,29 @@ def compare(problem: Problem, candidates: list[Candidate], deadline: float, say:
     best = _best(ran, problem)
     trials = tuple(dataclasses.replace(attempt.trial, chosen=attempt is best) for attempt in tried)
 
-    def given(rows: np.ndarray) -> tuple[Any, bool]:
-        """The best candidate given some rows as far as it can take them, and whether it took them all."""
+    def given(rows: np.ndarray) -> tuple[Any, np.ndarray]:
+        """The best candidate given some rows as far as it can take them, and which it took."""
         taken = _some(rows, best.candidate.rows, problem, rng)
         fitted = best.candidate.refit(best.fitted, as_shape(problem.X[taken], problem.shape), problem.y[taken])
-        return fitted, len(taken) == len(rows)
+        return fitted, taken
 
     seen = best.fitted if (held == unlearned).all() else given(np.flatnonzero(~held))[0]
     evaluation = evaluate(problem, seen, held, kind)
     say("giving the chosen model all rows", 0, None)
-    fitted, whole = given(np.arange(len(problem.y))) if unlearned.any() or best.candidate.rows else (best.fitted, True)
-    some = min(best.candidate.rows or len(problem.y), len(problem.y))
-    notes = () if whole else (f"learned from {some} of {len(problem.y)} rows, chosen at random",)
+    every = np.arange(len(problem.y))
+    fitted, rows = given(every) if unlearned.any() or best.candidate.rows else (best.fitted, every)
+    whole = len(rows) == len(every)
+    notes: tuple[str, ...] = () if whole else (f"learned from {len(rows)} of {len(every)} rows, chosen at random",)
+    if _out_of_time(best.fitted):
+        notes = (*notes, "time was over before the chosen model had converged: a longer --budget may make it better")
     if problem.shape == "grid" and held.any():
         notes = (*notes, "the parameters were learned from all cells, those that were held out for the scores included")
-    return Outcome(fitted, trials, evaluation, notes)
+    return Outcome(fitted, trials, evaluation, notes, rows)
+
+
+def _out_of_time(fitted: Any) -> bool:
+    learning = [getattr(part, "learning", None) for part in getattr(fitted, "parts", (fitted,))]
+    return any(one is not None and one.message == OUT_OF_TIME for one in learning)
 
 
 def _then_robust(candidates: list[Candidate], tried: list[Attempt], problem: Problem) -> Iterator[Candidate]:
@@ -166,12 +178,14 @@ def _some(rows: np.ndarray, most: int | None, problem: Problem, rng: np.random.G
     return np.unique(np.concatenate([drawn, np.asarray(first, dtype=int)]))
 
 
-def _try(problem: Problem, candidate: Candidate, held: np.ndarray, rng: np.random.Generator, say: Say) -> Attempt:
+def _try(
+    problem: Problem, candidate: Candidate, held: np.ndarray, rng: np.random.Generator, say: Say, left: float | None
+) -> Attempt:
     began = time.perf_counter()
     rows = _some(np.flatnonzero(~held), candidate.rows, problem, rng)
     tell = lambda evaluation, evidence: say(candidate.name, evaluation, evidence)
     try:
-        fitted = candidate.fit(as_shape(problem.X[rows], problem.shape), problem.y[rows], tell)
+        fitted = candidate.fit(as_shape(problem.X[rows], problem.shape), problem.y[rows], tell, left)
         scores = _score(problem, candidate, fitted, rows, held)
     except (ValueError, FloatingPointError) as met:
         seconds = time.perf_counter() - began

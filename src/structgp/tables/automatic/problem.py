@@ -10,7 +10,7 @@ from scipy.signal import lombscargle
 
 from ...inputs.reading import few
 from ..model import TASKS
-from ..reading import MOST_LEVELS, SECONDS, Layout, as_floats, as_text, kind_of
+from ..reading import MOST_LEVELS, SECONDS, Layout, Table, as_floats, as_text, kind_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -88,10 +88,10 @@ def targets(series: pl.Series, task: str) -> tuple[np.ndarray, tuple[str, ...]]:
     return np.array([np.nan if value is None else code[value] for value in text]), classes
 
 
-def layout_of(frame: pl.DataFrame, target: str, time_column: str | None) -> Layout:
+def layout_of(table: Table, target: str, time_column: str | None) -> Layout:
     """All columns but the target as inputs, or the time alone."""
-    chosen = frame if time_column is None else frame.select(time_column)
-    return Layout.of(chosen, leave_out=(target,))
+    chosen = table.frame if time_column is None else table.frame.select(time_column)
+    return Layout.of(chosen, leave_out=(target,), how=table.how)
 
 
 def shape_of(X: np.ndarray, layout: Layout, timed: bool = False) -> str:
@@ -134,6 +134,29 @@ def seasons_of(t: np.ndarray, y: np.ndarray, calendar: Mapping[str, float] | Non
     second = next((period for period in known.values() if period != first and _power(t, rest, period) > SEASON), None)
     called = {period: name for name, period in known.items()}
     return {called.get(period, f"{period:.4g}"): period for period in (first, second) if period is not None}
+
+
+class Naive(NamedTuple):
+    """A forecast that takes no model: what it is called, its values, and how far it was off within the series."""
+
+    name: str
+    values: np.ndarray
+    errors: np.ndarray
+
+
+def naive_forecast(t0: np.ndarray, y0: np.ndarray, t: np.ndarray, calendar: Mapping[str, float]) -> Naive:
+    """The value of one season before, between the rows nearest to that time; the last value where there is no season."""
+    order = np.argsort(t0)
+    t0, y0 = t0[order], y0[order]
+    seasons = seasons_of(t0, y0, calendar)
+    if not seasons:
+        ahead = min(max(len(t) // 2, 1), len(y0) - 1)  # rows, as far as is forecast on average
+        return Naive("the last value", np.full(len(t), y0[-1]), y0[ahead:] - y0[:-ahead])
+    name, period = max(seasons.items(), key=lambda season: season[1])
+    back = np.ceil(np.maximum(t - t0[-1], 1e-9 * period) / period - 1e-9) * period
+    before = lambda at: np.interp(at, t0, y0)
+    called = name if name in calendar else f"a season of {name}"
+    return Naive(f"the value {called} before", before(t - back), (y0 - before(t0 - period))[t0 - period >= t0[0]])
 
 
 def _season(t: np.ndarray, y: np.ndarray, known: list[float]) -> float | None:

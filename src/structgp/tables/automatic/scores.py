@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import norm, poisson
 
 from ..model import LEVELS, Evaluation
-from .problem import Problem
+from .problem import Problem, naive_forecast
 
 KEPT = 1000  # rows of an evaluation that are remembered
 DRAWS = 400  # of rows, for the intervals of scores
@@ -72,7 +72,7 @@ def evaluate(problem: Problem, fitted: Any, held: np.ndarray, kind: str) -> Eval
         prediction = fitted.predict(X)
         mean, sd = prediction.observed.mean, prediction.observed.sd
         methods = {"this model": Losses((y - mean) ** 2, -prediction.log_prob(y), _inside(prediction, y, 0.95))}
-        methods |= _baselines(problem.task, X, y, X0, y0)
+        methods |= _baselines(problem, X, y, X0, y0)
         some = prediction if len(y) <= KEPT else fitted.predict(X[kept])  # quantiles of many counts take long
         covered = tuple(float(np.mean(_inside(some, y[kept], level))) for level in LEVELS)
         pit = pit_histogram(some, y[kept], problem.task == "counts")
@@ -126,9 +126,9 @@ def _majority(y: np.ndarray, y0: np.ndarray, classes: int) -> Losses:
     return Losses((y != np.argmax(share)).astype(float), -np.log(np.maximum(share[y.astype(int)], NEVER)))
 
 
-def _baselines(task: str, X: np.ndarray, y: np.ndarray, X0: np.ndarray, y0: np.ndarray) -> dict[str, Losses]:
-    """The mean for all rows, and a linear function of the inputs."""
-    if task == "counts":
+def _baselines(problem: Problem, X: np.ndarray, y: np.ndarray, X0: np.ndarray, y0: np.ndarray) -> dict[str, Losses]:
+    """The mean for all rows, a linear function of the inputs, and in a series the value of a season before."""
+    if problem.task == "counts":
         rate = max(float(y0.mean()), 1e-9)
         low, high = poisson.ppf([0.025, 0.975], rate)
         inside = (low <= y) & (y <= high)
@@ -139,8 +139,11 @@ def _baselines(task: str, X: np.ndarray, y: np.ndarray, X0: np.ndarray, y0: np.n
         "mean": (np.full(len(y), y0.mean()), y0 - y0.mean()),
         "linear": (design(X) @ weights, y0 - design(X0) @ weights),
     }
+    if problem.shape == "series":
+        naive = naive_forecast(X0[:, 0], y0, X[:, 0], problem.calendar)
+        methods[naive.name] = naive.values, naive.errors
     found = {}
     for name, (at, rest) in methods.items():
-        sd = max(float(np.std(rest)), 1e-12)
+        sd = max(float(np.sqrt(np.mean(rest**2))), 1e-12)
         found[name] = Losses((y - at) ** 2, -norm.logpdf(y, at, sd), (np.abs(y - at) <= 1.96 * sd).astype(float))
     return found

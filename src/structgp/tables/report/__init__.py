@@ -46,13 +46,14 @@ def render(model: TableModel) -> str:
     sheet.figures("Components", component_figures(model), about_components(model))
     sheet.table("What was learned", [["part", ""], *map(list, parts_of(model))])
     sheet.table("The table", [["column", "what it is"], *columns])
+    sheet.text("Notes", "\n".join(model.notes))
     sheet.table("Candidates", trial_rows(model))
     sheet.text("Plan", str(getattr(model.fitted, "plan", "")))
     sheet.text("Parameters", model.fitted.summary())
     sheet.text("How to predict", how_to_predict(model))
     inputs = "1 input" if len(model.layout.names) == 1 else f"{len(model.layout.names)} inputs"
     lead = f"{model.task.capitalize()} from {model.rows} rows and {inputs}, which form a {model.shape}."
-    return sheet.page(f"Model of {model.target}", " ".join([lead, headline(model), *(f"{note}." for note in model.notes)]))
+    return sheet.page(f"Model of {model.target}", f"{lead} {headline(model)}")
 
 
 class Sheet:
@@ -111,7 +112,8 @@ def how_to_predict(model: TableModel) -> str:
         "structgp predict model.structgp NEW.csv --out predictions.csv\n\n"
         "from structgp.tables.model import load_table_model\n"
         "from structgp.tables.reading import read_frame\n"
-        'load_table_model("model.structgp").predict(read_frame("NEW.csv"))\n\n'
+        'model = load_table_model("model.structgp")\n'
+        'model.predict(read_frame("NEW.csv", like=model.layout.how))\n\n'
         f"NEW.csv needs the column{'' if len(used) == 1 else 's'} {', '.join(used)}."
     )
 

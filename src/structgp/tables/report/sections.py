@@ -41,14 +41,14 @@ def _places(model: TableModel, begin: float = 0.0) -> tuple[np.ndarray, np.ndarr
     """The training data of a series from some part on, and places from there to a little after its end."""
     t, y = np.asarray(model.fitted.inputs.points)[:, 0], np.asarray(model.fitted.data.y)[:, 0]
     span = float(np.ptp(t)) or 1.0
-    first, beyond = t.min() + begin * span, 0.1 * span if model.shape == "series" else 0.0
-    return t[t >= first], y[t >= first], np.linspace(first, t.max() + beyond, PLACES)
+    first, last = t.min() + begin * span, model.forecast_places()[-1] if model.shape == "series" else t.max()
+    return t[t >= first], y[t >= first], np.linspace(first, last, PLACES)
 
 
 def _written(model: TableModel) -> Any:
-    """How places of a line are written: dates as dates."""
+    """How places of a line are drawn: dates as dates."""
     column = model.layout.used[0]
-    return column.written if column.kind == "date" else None
+    return column.drawn if column.kind == "date" else None
 
 
 def _axis_name(model: TableModel, column: int = 0) -> str:

@@ -24,7 +24,7 @@ from ..reading import SECONDS
 from .effects import Effect, effects_of
 
 LONG, SHORT = 1 / 5, 1 / 30  # parts of the span beyond which a function is a trend, or short-lived
-FORECASTS = 6  # rows of the table of forecasts, in steps of the series, to a tenth of its length
+FORECASTS = 6  # rows of the table of forecasts
 WEIGHTY = 4  # columns that are named for a projection
 
 
@@ -195,17 +195,15 @@ def forecast_rows(model: TableModel) -> list[list[str]]:
     """What is expected after the end of a series, its header first; empty for anything else."""
     if model.shape != "series" or model.task == "classification":
         return []
-    t = np.asarray(model.fitted.inputs.points)[:, 0]
-    gaps = np.diff(np.unique(t))
-    step = float(np.median(gaps)) if len(gaps) else 1.0
-    furthest = max(round(0.1 * float(np.ptp(t)) / step), FORECASTS)
-    places = t.max() + step * np.round(np.linspace(1, furthest, FORECASTS))
+    places = model.forecast_places()
+    places = places[np.unique(np.round(np.linspace(0, len(places) - 1, FORECASTS)).astype(int))]
     prediction = model.fitted.predict(places)
     lower, upper = prediction.interval(0.95)
     column = model.layout.used[0]
     rows = zip(places, prediction.observed.mean, lower, upper, strict=True)
     said = [[column.written(x), f"{mean:.5g}", f"{low:.5g} … {high:.5g}"] for x, mean, low, high in rows]
-    return [[column.name, model.target, "95 % interval"], *said]
+    zone = f" ({column.zone})" if column.zone else ""
+    return [[f"{column.name}{zone}", model.target, "95 % interval"], *said]
 
 
 def shown(score: float, name: str) -> str:

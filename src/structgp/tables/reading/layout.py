@@ -1,143 +1,32 @@
-"""Tables from files: CSV, TSV, Parquet and pictures, plain or gzipped, read into columns of numbers, dates and categories.
-
-A `Layout` remembers how each column of the training table became numbers, so that new tables are read in the same way.
-"""
+"""How the columns of a table become numbers: remembered from the training table, so that new tables are read alike."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import datetime
 import difflib
-import gzip
-import io
-from pathlib import Path
+import itertools
+import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..inputs.reading import few
+from ...inputs.reading import few
+from .cells import How
+from .moments import SECONDS, after, in_zone, write_moment
 
 if TYPE_CHECKING:
     import polars as pl
 
-GAPS = ["", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "-"]  # how files write a missing value
-SECONDS = {"years": 365.25 * 86400.0, "days": 86400.0, "hours": 3600.0, "seconds": 1.0}
-PICTURES = (b"\x89PNG", b"\xff\xd8\xff")  # how PNG and JPEG files begin
+CLOCK = "%H:%M"  # in the style of times that name no day
+ROW_NUMBERS = re.compile(
+    r"(ids?|idx|index|no|nr|num|number|key|#|obs|observation|record|case|row|row[ _.-]?(id|no|nr|num|number|index)|rownames?|"
+    r"unnamed:? ?\d*|column 1|.*[ _.-](id|no|nr|key|index))",
+    re.IGNORECASE,
+)
 CELLS = ("row", "column", "grey")  # the columns of a picture
-MOST_CELLS = 250_000  # of a picture
 MOST_LEVELS = 20  # a text column with more different values than this is left out
 EPOCH = 1970.0  # years are counted as in the calendar, other units from the beginning of the data
-
-
-def read_frame(path: Any) -> pl.DataFrame:
-    """The table in a file; anything that is not one gets a single clear line."""
-    path = Path(path)
-    if not path.exists():
-        near = difflib.get_close_matches(path.name, [other.name for other in _neighbours(path)], n=1)
-        hint = f"did you mean {path.with_name(near[0])}?" if near else f"check the name (the current folder is {Path.cwd()})"
-        raise FileNotFoundError(f"there is no file {path}: {hint}")
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder: give the name of a table in it")
-    content = path.read_bytes()
-    if content[:2] == b"\x1f\x8b":
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError):
-            raise ValueError(f"{path} is gzipped but cut off or damaged: copy it again") from None
-    if not content.strip():
-        raise ValueError(f"{path} is empty: a table with a header and at least one row is needed")
-    if content.startswith(PICTURES):
-        return _picture(content, path)
-    return _parquet(content, path) if content[:4] == b"PAR1" else _text(content, path)
-
-
-def _neighbours(path: Path) -> list[Path]:
-    return list(path.parent.iterdir()) if path.parent.is_dir() else []
-
-
-def _picture(content: bytes, path: Path) -> pl.DataFrame:
-    """A picture as a table of its cells: row, column and grey, from 0 (black) to 255 (white)."""
-    import polars as pl
-
-    try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError:
-        raise ValueError(f"{path} is a picture, which needs Pillow: pip install pillow") from None
-    try:
-        grey = np.asarray(Image.open(io.BytesIO(content)).convert("L"), dtype=float)
-    except (UnidentifiedImageError, OSError):
-        raise ValueError(f"{path} is a damaged picture: copy it again") from None
-    if grey.size > MOST_CELLS:
-        raise ValueError(f"{path} has {grey.size} cells, and at most {MOST_CELLS} are read: make the picture smaller")
-    row, column = np.indices(grey.shape)
-    return pl.DataFrame(dict(zip(CELLS, (row.ravel(), column.ravel(), grey.ravel()), strict=True)))
-
-
-def _parquet(content: bytes, path: Path) -> pl.DataFrame:
-    import polars as pl
-
-    try:
-        return _with_rows(pl.read_parquet(io.BytesIO(content)), path)
-    except pl.exceptions.PolarsError as problem:
-        raise ValueError(f"{path} is a damaged Parquet file ({_first_line(problem)}): write it again") from None
-
-
-def _text(content: bytes, path: Path) -> pl.DataFrame:
-    import polars as pl
-
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as problem:
-        raise ValueError(
-            f"{path} is not UTF-8 text (byte {problem.start}): save it as UTF-8, for instance with "
-            f"iconv -f latin1 -t utf-8 {path.name}"
-        ) from None
-    if "\0" in text[:4096]:
-        raise ValueError(f"{path} is not a table: CSV, TSV and Parquet are read, gzipped or not")
-    separator = _separator(text.splitlines()[0], path)
-    header = next(csv.reader([text.splitlines()[0]], delimiter=separator))
-    repeated = sorted({name for name in header if header.count(name) > 1})
-    if repeated:
-        raise ValueError(f"{path} has two columns called {few([repr(name) for name in repeated])}: rename one of them")
-    if all(_is_number(name) for name in header):
-        raise ValueError(f"{path} has no header: its first line should name the columns, but reads {few(header)}")
-    try:
-        frame = pl.read_csv(
-            io.BytesIO(text.encode()),
-            separator=separator,
-            try_parse_dates=True,
-            infer_schema_length=None,
-            null_values=GAPS,
-        )
-    except pl.exceptions.NoDataError:
-        raise ValueError(f"{path} is empty: a table with a header and at least one row is needed") from None
-    except pl.exceptions.PolarsError as problem:
-        raise ValueError(f"{path} cannot be read as a table ({_first_line(problem)}): repair that line") from None
-    return _with_rows(frame, path)
-
-
-def _first_line(problem: Exception) -> str:
-    return str(problem).strip().splitlines()[0]
-
-
-def _separator(header: str, path: Path) -> str:
-    if ".tsv" in path.suffixes:
-        return "\t"
-    return max(",\t;", key=header.count)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return bool(text.strip()) and np.isfinite(float(text))
-    except ValueError:
-        return False
-
-
-def _with_rows(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
-    if frame.height == 0:
-        raise ValueError(f"{path} has a header but no rows: at least one row is needed")
-    return frame
 
 
 def find_column(frame: pl.DataFrame, name: str, what: str = "column") -> str:
@@ -171,6 +60,15 @@ class Column:
     levels: tuple[str, ...] = ()
     fill: float | None = None  # what stands for a missing number
     dropped: str = ""  # why the column is not used
+    style: str = ""  # how dates are written, as strftime has it
+    zone: str = ""  # of times
+    decimal: str = ""  # the decimal mark, where it was not plain
+    codes: tuple[float, ...] = ()  # numbers that stand for a missing value
+
+    @property
+    def how(self) -> How:
+        """How the cells of such a column are written."""
+        return How(self.kind, self.style, self.zone, self.decimal, self.codes)
 
     def describe(self) -> str:
         """The column in a few words."""
@@ -178,7 +76,8 @@ class Column:
             return f"left out: {self.dropped}"
         words = {
             "number": "number",
-            "date": f"date, in {self.unit}",
+            "date": f"{'time of day' if self.is_clock else 'date'}, in {self.unit}"
+            + (f", zone {self.zone}" if self.zone else ""),
             "category": f"category, {len(self.levels)} levels: {few(self.levels, 4)}",
         }[self.kind]
         filled = "" if not self.missing or self.fill is None else f", filled with the median {self.fill:.4g}"
@@ -201,21 +100,64 @@ class Column:
             raise ValueError(f"column {self.name!r} holds a {kind} ({example!r}), but the model was given a {self.kind}")
         if self.kind == "category":
             return self._indicators(series)
-        values = _as_seconds(series) if self.kind == "date" else as_floats(series)
-        if self.kind == "date":
-            start = 0.0 if self.unit == "years" else self.origin
-            values = (values - start) / SECONDS[self.unit] + (EPOCH if self.unit == "years" else 0.0)
+        values = self.places(_as_seconds(self._in_own_zone(series))) if self.kind == "date" else as_floats(series)
+        if self.codes:
+            values = np.where(np.isin(values, self.codes), np.nan, values)
         if self.fill is not None:
             values = np.where(np.isnan(values), self.fill, values)
         return values[:, None]
 
+    @property
+    def is_clock(self) -> bool:
+        """Whether it holds times of day that name no date."""
+        return self.style.startswith(("%H", "%I"))
+
+    def places(self, seconds: np.ndarray) -> np.ndarray:
+        """Moments, in seconds since 1970, as numbers of the input."""
+        if self.unit == "years":
+            return seconds / SECONDS["years"] + EPOCH
+        return (seconds - self.origin) / SECONDS[self.unit]
+
+    def seconds(self, places: Any) -> Any:
+        """Numbers of the input as seconds since 1970."""
+        return (places - EPOCH) * SECONDS["years"] if self.unit == "years" else places * SECONDS[self.unit] + self.origin
+
     def written(self, value: float) -> str:
-        """A value of the input as the table has it: a date again, or the number."""
+        """A value of the input as the table has it: a date again, in its own style and zone, or the number."""
         if self.kind != "date":
             return f"{value:.6g}"
-        seconds = (value - EPOCH) * SECONDS["years"] if self.unit == "years" else value * SECONDS[self.unit] + self.origin
-        moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=round(seconds, 3))
-        return moment.date().isoformat() if self.unit in ("years", "days") else moment.isoformat(" ", "seconds")
+        return write_moment(self.seconds(value), self.style or self._plain_style, self.zone)
+
+    def drawn(self, value: float) -> str:
+        """A moment as a picture needs it: as ISO 8601 has it, on the clock of its zone."""
+        clock = any(mark in self.style for mark in ("%H", "%I"))
+        style = "%Y-%m-%d" if not clock and self._plain_style == "%Y-%m-%d" else "%Y-%m-%d %H:%M:%S"
+        return write_moment(self.seconds(value), style, self.zone)
+
+    @property
+    def _plain_style(self) -> str:
+        return "%Y-%m-%d" if self.unit in ("years", "days") else "%Y-%m-%d %H:%M:%S"
+
+    def following(self, values: np.ndarray, count: int) -> np.ndarray:
+        """The places that come after those of a series: by the calendar for dates, else by the usual step."""
+        if self.kind == "date":
+            seconds = self.seconds(np.unique(values))
+            return self.places(np.array(list(itertools.islice(after(seconds, self.zone), count))))
+        steps = np.diff(np.unique(values))
+        return np.max(values) + (float(np.median(steps)) if len(steps) else 1.0) * np.arange(1, count + 1)
+
+    def _in_own_zone(self, series: pl.Series) -> pl.Series:
+        """Times as the model knows them: those without a zone are taken for those of the model's."""
+        zone = getattr(series.dtype, "time_zone", None)
+        if zone and not self.zone:
+            raise ValueError(
+                f"column {self.name!r} holds times in the zone {zone}, but the model was given times without one: "
+                "write them as the table of the model has them"
+            )
+        import polars as pl
+
+        bare = self.zone and not zone and series.dtype in (pl.Date, pl.Datetime)
+        return in_zone(series.cast(pl.Datetime("us")), self.zone) if bare else series
 
     def _indicators(self, series: pl.Series) -> np.ndarray:
         text = as_text(series)
@@ -231,26 +173,31 @@ class Column:
 
 def kind_of(series: pl.Series) -> str:
     """Whether a column holds numbers, dates or categories."""
-    if series.dtype.is_temporal():
+    import polars as pl
+
+    if series.dtype.is_temporal() and series.dtype != pl.Duration:
         return "date"
-    return "number" if series.dtype.is_numeric() else "category"
+    return "number" if series.dtype.is_numeric() or series.dtype == pl.Duration else "category"
 
 
 def as_floats(series: pl.Series) -> np.ndarray:
-    """Numbers, NaN where there is no finite one."""
+    """Numbers, NaN where there is no finite one; a duration in seconds."""
     import polars as pl
 
+    if series.dtype == pl.Duration:
+        series = series.dt.total_microseconds() / 1e6
     values = series.cast(pl.Float64, strict=False).to_numpy().astype(float)
     return np.where(np.isfinite(values), values, np.nan)
 
 
 def _as_seconds(series: pl.Series) -> np.ndarray:
+    """Moments as seconds since 1970; times of day as those since midnight."""
     import polars as pl
 
-    if series.dtype in (pl.Time, pl.Duration):
-        raise ValueError(f"column {series.name!r} holds times of day or durations: write them as dates or as numbers")
-    micros = series.cast(pl.Datetime("us")).dt.epoch("us").cast(pl.Float64).to_numpy()
-    return micros.astype(float) / 1e6
+    if series.dtype == pl.Time:
+        return as_floats(series.cast(pl.Int64)) / 1e9
+    stamps = series if isinstance(series.dtype, pl.Datetime) else series.cast(pl.Datetime("us"))
+    return as_floats(stamps.dt.epoch("us")) / 1e6
 
 
 def as_text(series: pl.Series) -> list[str | None]:
@@ -258,8 +205,9 @@ def as_text(series: pl.Series) -> list[str | None]:
     return [None if value is None else str(value) for value in series.to_list()]
 
 
-def look(series: pl.Series) -> Column:
-    """What a column holds and how it becomes numbers."""
+def look(series: pl.Series, how: How | None = None) -> Column:
+    """What a column holds and how it becomes numbers; `how` it was written in a file is kept."""
+    how = how or How(zone=getattr(series.dtype, "time_zone", None) or "")
     kind, missing = kind_of(series), int(series.null_count())
     if missing == len(series):
         return Column(series.name, kind, missing, dropped="every value is missing")
@@ -271,15 +219,36 @@ def look(series: pl.Series) -> Column:
         return Column(series.name, kind, missing, levels=tuple(levels), dropped=dropped)
     if kind == "date":
         seconds = _as_seconds(series)
-        return Column(
-            series.name, kind, missing, _unit(float(np.nanmax(seconds) - np.nanmin(seconds))), float(np.nanmin(seconds))
-        )
+        first, last = float(np.nanmin(seconds)), float(np.nanmax(seconds))
+        style = how.style or _style(series, seconds)
+        dropped = "the same moment everywhere" if first == last else ""
+        return Column(series.name, kind, missing, _unit(last - first), first, dropped=dropped, style=style, zone=how.zone)
     values = as_floats(series)
     gone = int(np.isnan(values).sum())
     if gone == len(values):
         return Column(series.name, kind, gone, dropped="no value is a finite number")
     dropped = "the same value everywhere" if np.nanmin(values) == np.nanmax(values) else ""
-    return Column(series.name, kind, gone, fill=float(np.nanmedian(values)), dropped=dropped)
+    fill = float(np.nanmedian(values))
+    return Column(series.name, kind, gone, fill=fill, dropped=dropped, decimal=how.decimal, codes=how.codes)
+
+
+def _style(series: pl.Series, seconds: np.ndarray) -> str:
+    """How dates are written that were not read from text."""
+    import polars as pl
+
+    if series.dtype == pl.Date:
+        return "%Y-%m-%d"
+    known = seconds[~np.isnan(seconds)]
+    clock = CLOCK if not (known % 60).any() else "%H:%M:%S"
+    zone = "%z" if getattr(series.dtype, "time_zone", None) else ""
+    return clock if series.dtype == pl.Time else f"%Y-%m-%d {clock}{zone}"
+
+
+def numbers_rows(series: pl.Series) -> bool:
+    """Whether a column only numbers the rows: its name says so, and it holds whole numbers that always rise."""
+    named = ROW_NUMBERS.fullmatch(series.name) or series.name.endswith(("Id", "ID"))
+    whole = series.dtype.is_integer() and series.null_count() == 0 and len(series) > 2
+    return bool(named and whole and (series.diff().drop_nulls() > 0).all())
 
 
 def _unit(span: float) -> str:
@@ -296,9 +265,17 @@ class Layout:
     columns: tuple[Column, ...]
 
     @classmethod
-    def of(cls, frame: pl.DataFrame, leave_out: tuple[str, ...] = ()) -> Layout:
-        """The layout of a table without some of its columns."""
-        layout = cls(tuple(look(frame[name]) for name in frame.columns if name not in leave_out))
+    def of(cls, frame: pl.DataFrame, leave_out: tuple[str, ...] = (), how: Mapping[str, How] | None = None) -> Layout:
+        """The layout of a table without some of its columns, and without those that number its rows if others are left."""
+        layout = cls(tuple(look(frame[name], (how or {}).get(name)) for name in frame.columns if name not in leave_out))
+        counting = [column.name for column in layout.used if numbers_rows(frame[column.name])]
+        if len(counting) < len(layout.used):
+            why = "it numbers the rows (give it another name if it means more)"
+            layout = cls(
+                tuple(
+                    dataclasses.replace(column, dropped=why) if column.name in counting else column for column in layout.columns
+                )
+            )
         if not layout.used:
             why = few([f"{column.name!r} ({column.dropped})" for column in layout.columns]) or "there is none"
             raise ValueError(f"no column is left as an input: {why}; a model needs at least one")
@@ -308,6 +285,11 @@ class Layout:
     def used(self) -> tuple[Column, ...]:
         """The columns that the model sees."""
         return tuple(column for column in self.columns if not column.dropped)
+
+    @property
+    def how(self) -> dict[str, How]:
+        """How the cells of each column are written."""
+        return {column.name: column.how for column in self.columns}
 
     @property
     def names(self) -> list[str]:
@@ -329,4 +311,5 @@ class Layout:
     @classmethod
     def from_json(cls, described: list[dict[str, Any]]) -> Layout:
         """The layout that `to_json` described."""
-        return cls(tuple(Column(**{**column, "levels": tuple(column["levels"])}) for column in described))
+        lists = lambda column: {name: tuple(value) for name, value in column.items() if isinstance(value, list)}
+        return cls(tuple(Column(**{**column, **lists(column)}) for column in described))

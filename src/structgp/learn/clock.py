@@ -1,0 +1,36 @@
+"""Learning by the clock: a moment at which a search ends with the best that it has found."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+
+OUT_OF_TIME = "out of time; the best point so far is kept"
+
+
+@dataclasses.dataclass(frozen=True)
+class Deadline:
+    """A moment on a clock that counts seconds; it is asked after every evaluation, and never in the midst of one."""
+
+    at: float = math.inf
+    clock: Callable[[], float] = time.perf_counter
+
+    @classmethod
+    def after(cls, seconds: float | None, clock: Callable[[], float] = time.perf_counter) -> Deadline:
+        """So many seconds from now; never, for None."""
+        if seconds is not None and not seconds >= 0:
+            raise ValueError(f"seconds must be 0 or more, or None for as long as it takes, got {seconds}")
+        return cls() if seconds is None else cls(clock() + seconds, clock)
+
+    def left(self) -> float:
+        """Seconds until then, below 0 when it has passed."""
+        return self.at - self.clock()
+
+    def passed(self) -> bool:
+        """Whether there is no time left."""
+        return self.left() <= 0
+
+
+NEVER = Deadline()
