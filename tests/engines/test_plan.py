@@ -9,6 +9,7 @@ from structgp.engines.cholesky import CholeskyConditional, RootConditional
 from structgp.engines.eigen import Eigen, EigenConditional
 from structgp.engines.grid_holes import Krylov, KrylovConditional
 from structgp.engines.plan import ENGINES
+from structgp.inputs.observations import read_observations
 from structgp.structure.base import No
 
 GRID = sg.Grid(np.linspace(0.0, 3.0, 30), np.linspace(0.0, 2.0, 30))
@@ -131,7 +132,8 @@ def test_every_engine_offers_or_says_why():
 
 
 def test_choices_never_change_the_algorithm():
-    inputs, data = sg.as_inputs(SMALL), SMOOTH._read(np.where(VALUES > 0.9, np.nan, VALUES), None, "infer", SMALL)
+    inputs, holes = sg.as_inputs(SMALL), np.where(VALUES > 0.9, np.nan, VALUES)
+    data = read_observations(SMOOTH.likelihood, holes, None, "infer", inputs)
     for engine in ENGINES:
         assert type(engine.tuned(SMOOTH, inputs, data)) is type(engine)
         answer = engine.offer(SMOOTH, inputs, data)

@@ -47,7 +47,7 @@ from ..structure.dense import covariance
 # A name in older files: how its fields become a value of today.
 OLDER: dict[str, Callable[[dict[str, Any]], Any]] = {
     "Mode": lambda fields: feature_laplace.Mode(**fields),  # a name that two classes have by now
-    "Offer": lambda fields: Offer(**{"accuracy": getattr(fields["engine"], "accuracy", "exact"), **fields}),  # type: ignore[arg-type]
+    "Offer": lambda fields: Offer(**{"accuracy": getattr(fields["engine"], "accuracy", "exact"), **fields}),
     "SpaceTimeChains": lambda fields: SpaceTimeChains(fields["harmonics"]),  # those that did not apply said why
     "ToeplitzLines": lambda fields: ToeplitzLines(fields["axis"]),
     "FourierToeplitz": lambda fields: FourierToeplitz(),
