@@ -10,6 +10,7 @@ from structgp.engines.eigen import Eigen, EigenConditional
 from structgp.engines.grid_holes import Krylov, KrylovConditional
 from structgp.engines.plan import ENGINES
 from structgp.inputs.observations import read_observations
+from structgp.inputs.rows import in_bucket
 from structgp.structure.base import No
 
 GRID = sg.Grid(np.linspace(0.0, 3.0, 30), np.linspace(0.0, 2.0, 30))
@@ -81,7 +82,7 @@ def test_static_choices_are_those_of_the_learned_values():
     t, gp = np.linspace(0.0, 6.0, 80), sg.GP(sg.Matern52(), sg.Gaussian(0.5))
     fitted = gp.fit(t, np.sin(t), restarts=0, max_evaluations=30, structure="markov")
     assert fitted.plan.engine == fitted.conditional.engine
-    assert fitted.plan.engine == fitted.plan.engine.tuned(fitted.gp, fitted.inputs, fitted.data)
+    assert fitted.plan.engine == fitted.plan.engine.tuned(fitted.gp, *in_bucket(fitted.inputs, fitted.data))
     assert fitted.plan.engine.accurate  # the noise went below what the fast form takes
     assert not gp.plan(t, "markov", y=np.sin(t)).engine.accurate
 
