@@ -12,8 +12,11 @@ from scipy import integrate
 
 import structgp as sg
 import zoo
+from structgp._types import Numbers
 from structgp.files.values import Reader, Writer
 from structgp.likelihoods.base import Likelihood
+from structgp.parameters.supports import positive
+from structgp.parameters.tree import parameter
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -550,3 +553,42 @@ def test_the_cumulative_of_gaussian_observations_undoes_their_quantiles():
     with jax.enable_x64(True):
         likelihood = sg.Gaussian(0.3)
         np.testing.assert_allclose(likelihood.predictive_cumulative(likelihood.quantile(q, mean, variance), mean, variance), q)
+
+
+class NoiseByPlace(Likelihood):
+    """Gaussian noise that grows along the first column."""
+
+    base: Numbers = parameter(0.05, positive)
+
+    @property
+    def is_gaussian(self):
+        return True
+
+    def noise_at(self, X):
+        return self.base * (1 + X[:, 0] ** 2)
+
+    def log_prob(self, y, f, extra=1.0):
+        raise AssertionError("Gaussian observations are their own sites")
+
+
+@pytest.mark.parametrize("structure", ["dense", "markov"])
+def test_noise_may_depend_on_the_place(structure):
+    x = np.linspace(0, 2, 9)
+    y, kernel = np.sin(3 * x), sg.Matern32(0.7, 1.3)
+    ours = sg.GP(kernel, NoiseByPlace()).condition(x, y, structure=structure)
+    known = sg.GP(kernel, sg.Gaussian(0.0)).condition(x, y, noise=0.05 * (1 + x**2), structure=structure)
+    np.testing.assert_allclose(ours.log_evidence, known.log_evidence, rtol=1e-10)
+    np.testing.assert_allclose(ours.predict([0.3, 2.5]).mean, known.predict([0.3, 2.5]).mean, rtol=1e-9)
+    grid = sg.GP(kernel.on(0) * kernel.on(1), NoiseByPlace()).plan(sg.Grid(x, x))
+    assert "the noise of NoiseByPlace depends on the place" in str(grid)
+
+
+def test_a_field_called_noise_makes_nothing_gaussian():
+    class Cauchy(Likelihood):
+        noise: Numbers = parameter(0.1, positive)
+
+        def log_prob(self, y, f, extra=1.0):
+            return -jnp.log1p((y - f) ** 2 / self.noise) - jnp.log(jnp.pi * jnp.sqrt(self.noise))
+
+    fitted = sg.GP(sg.Matern32(0.7), Cauchy()).condition(np.linspace(0, 2, 9), np.zeros(9))
+    assert fitted.inference is not None

@@ -109,7 +109,7 @@ def first_no(*answers: Any) -> No | None:
 
 def gaussian(model: Model, data: Data | None) -> bool:
     """Whether the observations are their own sites, as far as is known."""
-    return hasattr(model.likelihood, "noise") and (data is None or data.weight is None)
+    return model.likelihood.is_gaussian and (data is None or data.weight is None)
 
 
 def not_gaussian(model: Model, data: Data | None) -> No | None:
@@ -124,8 +124,18 @@ def not_concave(model: Model) -> No | None:
     return No(f"{type(model.likelihood).__name__} is not log-concave, so that factors may be negative")
 
 
-def not_alike(inputs: Inputs, data: Data | None) -> No | None:
+def noise_variance(model: Model, inputs: Inputs, data: Data | None = None) -> Float[np.ndarray, " ..."]:
+    """The variance of all Gaussian noise, what is known of it included, on the host: one for all, or one for each place."""
+    own = np.asarray(model.likelihood.noise_at(np.asarray(inputs.some_place)))
+    if own.ndim:
+        own = np.asarray(model.likelihood.noise_at(np.asarray(inputs.points)))
+    return own if data is None else own + np.asarray(data.noise)
+
+
+def not_alike(model: Model, inputs: Inputs, data: Data | None) -> No | None:
     """Why places were not all seen with one noise level, as far as is known."""
+    if gaussian(model, data) and np.ndim(model.likelihood.noise_at(np.asarray(inputs.some_place))):
+        return No(f"the noise of {type(model.likelihood).__name__} depends on the place")
     if isinstance(inputs, Grid) and not inputs.complete:
         return No("some cells are missing")
     if data is None or (np.all(data.seen) and np.ptp(np.asarray(data.noise)) == 0):

@@ -40,7 +40,7 @@ def columns(model: Model, X: Float[Array, "N D"]) -> tuple[Float[Array, " N"], F
 def sites_of(model: Model, X: Float[Array, "N D"], data: Data, prior_variance: Float[Array, ""]) -> Sites:
     """The sites of Gaussian data: the targets less their mean, then the basis functions, as columns."""
     mean, Phi = columns(model, X)
-    noise = jnp.maximum(model.likelihood.noise, NOISE_FLOOR * prior_variance) + data.noise  # type: ignore[attr-defined]
+    noise = jnp.maximum(model.likelihood.noise_at(X), NOISE_FLOOR * prior_variance) + data.noise
     return Sites.seen_as(jnp.concatenate([data.y - mean[:, None], Phi], axis=1), noise, data.seen)
 
 

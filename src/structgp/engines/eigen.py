@@ -93,7 +93,7 @@ class Eigen(Engine):
 
     def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
         form = form_by_shape(self, model.kernel, inputs)
-        no = first_no(form, not_gaussian(model, data), not_alike(inputs, data))
+        no = first_no(form, not_gaussian(model, data), not_alike(model, inputs, data))
         if no:
             return no
         sizes, N = form.sizes, len(inputs)

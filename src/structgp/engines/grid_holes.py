@@ -167,7 +167,7 @@ class Krylov(Engine):
         no = first_no(form, not_concave(model))
         if no:
             return no
-        if gaussian(model, data) and not not_alike(inputs, data):
+        if gaussian(model, data) and not not_alike(model, inputs, data):
             return NOT_NEEDED
         engine = self.tuned(model, inputs, data)
         if engine.whole:

@@ -32,7 +32,7 @@ from ..structure.state_space import (
     started_at,
     state_space,
 )
-from .base import Cost, Engine, Offer, draw, form_by_shape, gaussian
+from .base import Cost, Engine, Offer, draw, form_by_shape, gaussian, noise_variance
 
 LOW_NOISE = 1e-4  # noise below this part of the prior variance asks for the form without cancellation
 MANY = 4  # draws from which on sampling backwards is faster than smoothing a prior draw for each
@@ -292,9 +292,10 @@ def _choices_for_noise(
     """The choices that follow from the noise, from what is missing and from the spacing."""
     seen = np.asarray(data.seen)
     everything = bool(seen.all())
-    known = np.asarray(data.noise) if everything else np.asarray(data.noise)[seen]
-    noise = float(model.likelihood.noise)  # type: ignore[attr-defined]
-    low, high = float(known.min(initial=np.inf)) + noise, float(known.max(initial=0)) + noise
+    own, known = noise_variance(model, inputs), np.asarray(data.noise)
+    own, known = (own, known) if own.ndim == 0 else (np.zeros(()), own + known)  # an evaluation may be short
+    known = known if everything else known[seen]
+    low, high = float(known.min(initial=np.inf) + own), float(known.max(initial=0) + own)
     accurate = low < LOW_NOISE * _variance_at_start(model.kernel, inputs)
     choices = {"accurate": accurate, "complete": everything and low == high and inputs.in_order}
     if parallel or accurate or not inputs.regular or len(inputs) < LONG or low != high:

@@ -44,7 +44,7 @@ class SpaceTimeChains(Engine):
     def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
         engine = self.tuned(model, inputs, data)
         form = form_by_shape(engine, model.kernel, inputs)
-        no = first_no(form, not_gaussian(model, data), not_alike(inputs, data))
+        no = first_no(form, not_gaussian(model, data), not_alike(model, inputs, data))
         if no:
             return no
         T, S, m = sizes_of(form)
@@ -88,7 +88,7 @@ class JointChain(Engine):
         no = first_no(form, not_gaussian(model, data))
         if no:
             return no
-        if not not_alike(inputs, data):
+        if not not_alike(model, inputs, data):
             return NOT_NEEDED
         T, S, m = sizes_of(form)
         cost = Cost(flops=8 * T * (S**3 * (1 + m) ** 2 + m**3 * S**2), bytes=8 * T * (S * m) ** 2, rows=0)

@@ -21,7 +21,7 @@ from ..sites import Sites
 from ..structure.base import No
 from ..structure.dense import covariance, typical_variance, variances
 from ..structure.toeplitz import Toeplitz, toeplitz
-from .base import Cost, Engine, Offer, draw, first_no, form_by_shape, not_alike, not_gaussian
+from .base import Cost, Engine, Offer, draw, first_no, form_by_shape, noise_variance, not_alike, not_gaussian
 
 LOWEST_NOISE = 1e-8  # in units of the prior variance: below, conjugate gradients take too many steps
 OVERHEAD = 1e8  # flops that many small transforms are worth, so that short series go to the whole matrix
@@ -91,12 +91,11 @@ class FourierToeplitz(Engine):
     structure: ClassVar[str] = "toeplitz"
 
     def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
-        no = first_no(form_by_shape(self, model.kernel, inputs), not_gaussian(model, data), not_alike(inputs, data))
+        no = first_no(form_by_shape(self, model.kernel, inputs), not_gaussian(model, data), not_alike(model, inputs, data))
         if no:
             return no
         assert isinstance(inputs, Times)
-        noise = float(model.likelihood.noise)  # type: ignore[attr-defined]
-        if noise < LOWEST_NOISE * _variance(model.kernel, inputs):
+        if noise_variance(model, inputs) < LOWEST_NOISE * _variance(model.kernel, inputs):
             return No("noise so low asks for the whole matrix")
         N = len(inputs)
         cost = Cost(flops=OVERHEAD + 500 * N * math.log2(2 * N), bytes=8 * (6 * linalg.lags_needed(N) + 30 * N), rows=0)

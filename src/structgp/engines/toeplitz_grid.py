@@ -26,7 +26,7 @@ from ..sites import Sites
 from ..structure.base import No
 from ..structure.dense import covariance, typical_variance, variances
 from ..structure.toeplitz_grid import ToeplitzGrid, line_factor, toeplitz_grid
-from .base import Cost, Engine, Offer, draw, first_no, form_by_shape, not_alike, not_gaussian
+from .base import Cost, Engine, Offer, draw, first_no, form_by_shape, noise_variance, not_alike, not_gaussian
 from .eigen import ONE_NOISE, noise_of
 from .toeplitz import LOWEST_NOISE, OVERHEAD
 
@@ -127,11 +127,11 @@ class ToeplitzLines(Engine):
         engine = self.tuned(model, inputs, data)
         form = form_by_shape(engine, model.kernel, inputs)
         axis = line_factor(model.kernel, inputs)
-        no = first_no(form, not_gaussian(model, data), _spoilt(form, inputs, data), axis)
+        no = first_no(form, not_gaussian(model, data), _spoilt(model, form, inputs, data), axis)
         if no:
             return no
         assert isinstance(inputs, Grid)
-        if _too_low(float(model.likelihood.noise), model.kernel, inputs):  # type: ignore[attr-defined]
+        if _too_low(float(noise_variance(model, inputs)), model.kernel, inputs):
             return No("noise so low asks for the eigenvectors of all axes")
         N, T = len(inputs), form.grid.sizes[engine.axis]
         S = N // T
@@ -172,9 +172,9 @@ def all_toeplitz(
     return jnp.sum(log_dets), jnp.sum(grams, axis=0)
 
 
-def _spoilt(form: ToeplitzGrid | No, inputs: Inputs, data: Data | None) -> No | None:
+def _spoilt(model: Model, form: ToeplitzGrid | No, inputs: Inputs, data: Data | None) -> No | None:
     """Why cells are not all alike; along an axis that is too long for anything else, with what to do."""
-    no = not_alike(inputs, data)
+    no = not_alike(model, inputs, data)
     if no is None or isinstance(form, No) or data is None or max(form.grid.sizes) <= LONGEST:
         return no
     return No(

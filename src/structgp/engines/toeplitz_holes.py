@@ -28,7 +28,7 @@ from ..structure.base import No
 from ..structure.dense import covariance, variances
 from ..structure.state_space import harmonics_of, state_space
 from ..structure.toeplitz import Toeplitz, toeplitz
-from .base import NOT_NEEDED, Cost, Engine, Offer, draw, first_no, form_by_shape, not_alike, not_gaussian
+from .base import NOT_NEEDED, Cost, Engine, Offer, draw, first_no, form_by_shape, noise_variance, not_alike, not_gaussian
 from .grid_holes import GRAIN, of_values
 
 SMALL = 4000  # times up to which gaps and unequal noise go to the whole matrix
@@ -114,11 +114,10 @@ class Waves(NamedTuple):
     enough: bool
 
 
-def waves_needed(model: Model, structure: Toeplitz, data: Data) -> Waves | None:
+def waves_needed(model: Model, inputs: Inputs, structure: Toeplitz, data: Data) -> Waves | None:
     """How many waves matter, on the host; None where the covariance has no circulant."""
     N = len(structure.t)
-    noise = np.asarray(data.noise) + float(model.likelihood.noise)  # type: ignore[attr-defined]
-    w = np.where(data.seen, 1 / noise, 0.0)
+    w = np.where(data.seen, 1 / noise_variance(model, inputs, data), 0.0)
     for reach in REACHES:
         values = np.asarray(_spectrum(structure, reach * N // 2 + 1))
         if values.min() > -NEGATIVE / w.max():
@@ -160,7 +159,7 @@ class FourierHoles(Engine):
         no = first_no(form, not_gaussian(model, data))
         if no:
             return no
-        gaps = not_alike(inputs, data)
+        gaps = not_alike(model, inputs, data)
         if not gaps:
             return NOT_NEEDED
         if not isinstance(_chain(model, inputs), No):
@@ -187,7 +186,7 @@ class FourierHoles(Engine):
 
     def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> FourierHoles:
         form = self.form(model.kernel, inputs)
-        return self if data is None or isinstance(form, No) else FourierHoles(waves_needed(model, form, data))
+        return self if data is None or isinstance(form, No) else FourierHoles(waves_needed(model, inputs, form, data))
 
     def log_det_and_gram(self, structure: Toeplitz, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         if self.needed is None:  # no evidence: a climb steps back

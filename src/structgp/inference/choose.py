@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..likelihoods.base import Likelihood
 from ..likelihoods.categories import Categorical
-from ..likelihoods.gaussian import Gaussian
 from .base import Inference
 from .ep import EP
 from .laplace import Laplace
@@ -29,6 +28,6 @@ def choose(likelihood: Likelihood, asked: str | None, weighted: bool = False) ->
         if asked not in (None, "laplace"):
             raise ValueError(f"{type(likelihood).__name__} has several latents: use inference='laplace', got {asked!r}")
         return LaplaceOfSeveral()
-    if isinstance(likelihood, Gaussian) and asked is None and not weighted:
+    if likelihood.is_gaussian and asked is None and not weighted:
         return None
     return INFERENCES[asked or likelihood.default_inference]

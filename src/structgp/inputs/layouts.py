@@ -28,6 +28,11 @@ class Inputs(eqx.Module):
     def points(self) -> Float[Any, "N D"]:
         """The coordinates as a table, one row for each place."""
 
+    @property
+    def some_place(self) -> Float[Any, "1 D"]:
+        """One of the places, without a table of all."""
+        return self.points[:1]
+
     def __len__(self) -> int:
         return self.points.shape[0]
 
@@ -62,6 +67,10 @@ class Times(Inputs):
     @property
     def points(self) -> Float[Any, "N D"]:
         return (self.t if self.in_order else self.t[self.rank])[:, None]
+
+    @property
+    def some_place(self) -> Float[Any, "1 D"]:
+        return self.t[:1, None]
 
     def __len__(self) -> int:
         return self.t.shape[0]
@@ -125,6 +134,10 @@ class Grid(Inputs):
         strides = np.append(np.cumprod(self.shape[:0:-1])[::-1], 1).astype(int)
         columns = [axis[self.cells // stride % size] for axis, stride, size in zip(self.axes, strides, self.shape, strict=True)]
         return library(columns[0]).stack(columns, axis=1)
+
+    @property
+    def some_place(self) -> Float[Any, "1 D"]:
+        return np.array([[axis[0] for axis in self.axes]])
 
     @property
     def dimension(self) -> int:

@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ..likelihoods.base import Likelihood
-from ..likelihoods.gaussian import Gaussian
 from .layouts import Grid, Inputs
 from .reading import describe_bad, few, read_numbers
 
@@ -61,7 +60,7 @@ def read_observations(
         raise ValueError("the targets are missing in different rows: fit them one at a time")
     seen = ~gone[:, 0]
     known = _read_noise(noise, len(inputs))
-    if isinstance(likelihood, Gaussian):
+    if likelihood.is_gaussian:
         if extra is not None:
             raise ValueError("Gaussian observations have no extra: known noise variances go to noise=")
         weight = _read_weights(weights, len(inputs))

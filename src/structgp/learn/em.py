@@ -34,6 +34,7 @@ from ..engines.basis import Weights, columns, integrate, sites_of
 from ..engines.kalman import Kalman, parts_of
 from ..inputs.layouts import Inputs, Times
 from ..inputs.observations import Data
+from ..likelihoods.gaussian import Gaussian
 from ..linalg.dense.cholesky import lapack_threads
 from ..linalg.markov import complete_data
 from ..linalg.markov.chains import Chain
@@ -333,7 +334,7 @@ def _maximised(problem: Problem, here: Point) -> np.ndarray:
 def _check(problem: Problem, theta: np.ndarray) -> None:
     """Refuse what EM is not for, with the reason."""
     model = problem.model
-    if not hasattr(model.likelihood, "noise"):
+    if not isinstance(model.likelihood, Gaussian):
         raise ValueError(_refusal(f"it is for Gaussian noise, not {type(model.likelihood).__name__}"))
     if float(model.likelihood.noise) == 0 and not np.all(problem.data.noise[problem.data.seen] > 0):
         raise ValueError(_refusal("observations without noise leave it where it starts"))

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from .._types import Numbers
 from ..linalg import quadrature
@@ -40,9 +41,18 @@ class Likelihood(Parametrised):
         return 1
 
     @property
+    def is_gaussian(self) -> bool:
+        """Whether observations are Gaussian around f, so that they are their own sites; then `noise_at` says how wide."""
+        return False
+
+    def noise_at(self, X: Float[Any, "N D"]) -> Float[Any, " ..."]:
+        """The variance of Gaussian noise at these places, one for all or one for each."""
+        raise NotImplementedError(f"{type(self).__name__} is not Gaussian, so that it has no variance of the noise")
+
+    @property
     def log_concave(self) -> bool:
         """Whether log p(y | f) is concave in f for every y."""
-        return False
+        return self.is_gaussian
 
     @property
     def largest_precision(self) -> float:

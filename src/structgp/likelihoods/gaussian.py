@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr, ndtri
+from jaxtyping import Float
 
 from .._types import Numbers
 from ..parameters.supports import nonnegative
@@ -20,8 +21,11 @@ class Gaussian(Likelihood):
     noise: Numbers = parameter(1.0, nonnegative)
 
     @property
-    def log_concave(self) -> bool:
+    def is_gaussian(self) -> bool:
         return True
+
+    def noise_at(self, X: Float[Any, "N D"]) -> Float[Any, " ..."]:
+        return self.noise
 
     def log_prob(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> Numbers:
         return log_normal(y - f, self.noise)

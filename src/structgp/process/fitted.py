@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from .._types import Seed, double_precision, generator
+from ..engines.base import noise_variance
 from ..engines.basis import Weights, columns
 from ..engines.cholesky import CholeskyConditional
 from ..engines.grids import GridConditional
@@ -208,7 +209,7 @@ class Fitted(Result):
             return float(np.sum(self.inference.w * self.inference.variance))
         precision, _ = self._precision_parts()
         seen = np.asarray(self.data.seen)
-        noise = np.asarray(self.data.noise) + float(self.likelihood.noise)
+        noise = noise_variance(self.gp, self.inputs, self.data)
         return float(seen.sum() - np.sum((noise * precision)[seen]))
 
     @double_precision

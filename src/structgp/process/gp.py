@@ -266,7 +266,7 @@ class GP(Parametrised):
         return f"GP({self.kernel!r}, likelihood={self.likelihood!r}{mean})"
 
     def _needs_gaussian(self, what: str) -> None:
-        if not isinstance(self.likelihood, Gaussian):
+        if not self.likelihood.is_gaussian:
             name = type(self.likelihood).__name__
             raise ValueError(f"{what} needs Gaussian observations, not {name}: condition or fit on all of the data together")
 
