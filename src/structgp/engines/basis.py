@@ -153,7 +153,8 @@ def given_factors(
         return Whole(mean, variance, log_normaliser, applied)
     rho = factors.Phi - means[:, 1 : P + 1]
     U = jax.scipy.linalg.solve_triangular(weights.factor, rho.T, lower=True)
-    applied = None if applied is None else applied + U.T @ (U @ s)
+    if s is not None:
+        applied = means[:, -1] + U.T @ (U @ s)
     return Whole(mean + rho @ weights.mean[:, 0], variance + jnp.sum(U * U, axis=0), log_normaliser, applied)
 
 
