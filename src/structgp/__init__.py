@@ -12,8 +12,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "process.gp": ["GP"],
-    "process.fitted": ["Fitted"],
-    "process.latents": ["FittedLatents"],
+    "process.fitted": ["Fitted", "FittedLatents"],
     "process.stream": ["Stream"],
     "process.series": ["FittedSeries"],
     "parameters.tree": ["Parametrised", "fixed", "learned", "parameter"],

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -15,6 +17,9 @@ from .inputs.rows import in_few_sizes
 from .kernels.algebra import Kernel
 from .likelihoods.base import Likelihood
 from .means import Mean
+
+PLACES = 256  # at which averages over several latents are taken at a time
+TINY = 1e-12  # of the variance: covariances that rounding has made singular still have a factor
 
 
 class Result:
@@ -37,10 +42,13 @@ class Model(Protocol):
 
 
 class Conditional(eqx.Module):
-    """A zero-mean process given sites: one mean for each column of targets, one variance for all."""
+    """A zero-mean process given sites: one mean for each column of targets, one variance for all.
+
+    Of several latents means are (M, C, k) and variances the covariances (M, C, C) of the latents at each place.
+    """
 
     @abc.abstractmethod
-    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, " M *C k"], Float[Array, " M *C"]]:
         """Means and variance at new places, of one term of a sum if asked for."""
 
     def derivative(
@@ -50,11 +58,11 @@ class Conditional(eqx.Module):
         raise ValueError("derivatives are not to be had with this engine: condition with structure='dense' to have them")
 
     @abc.abstractmethod
-    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
+    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, " M *C n"]:
         """n joint draws at new places of what the sites leave open: zero mean, the conditional covariance."""
 
     @abc.abstractmethod
-    def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
+    def inverse_parts(self) -> tuple[Float[Array, " N *C"], Float[Array, " N *C k"]]:
         """The diagonal of C⁻¹ and C⁻¹T, zero where nothing was seen, in the order of the sites."""
 
     @property
@@ -72,11 +80,11 @@ class Conditional(eqx.Module):
         """How many numbers prediction holds for each new place."""
 
     @abc.abstractmethod
-    def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+    def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "k k"]]:
         """log|C| and TᵀC⁻¹T for the targets T that the sites stand for, from which the evidence follows."""
 
     @abc.abstractmethod
-    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, " M *C k"], Float[Array, " M *more"]]:
         """Means and the whole covariance at new places."""
 
 
@@ -96,7 +104,8 @@ class Moments(NamedTuple):
 class Prediction:
     """The belief about the latent f at M places; `observed` is the same for a new observation y there.
 
-    With several targets every array has one more axis, of length T.
+    With several targets every array has one more axis, of length T. With several latents `mean` and `variance` have a last axis
+    for them, and `covariance` (…, C, C) is that of the latents at each place.
     """
 
     mean: np.ndarray
@@ -114,7 +123,7 @@ class Prediction:
     @double_precision
     def observed(self) -> Moments:
         """Mean and variance of a new observation, noise included."""
-        return Moments(*in_few_sizes(self.likelihood.observed, self.mean, self.variance, self.extra))
+        return Moments(*self._told(self.likelihood.observed, self.mean, self._spread, self.extra))
 
     @double_precision
     def quantile(self, q: Any) -> np.ndarray:
@@ -122,8 +131,8 @@ class Prediction:
         probability = np.asarray(q, dtype=float)
         if np.any((probability <= 0) | (probability >= 1)):
             raise ValueError(f"quantile needs probabilities between 0 and 1, got {q}")
-        shaped = probability.reshape(probability.shape + (1,) * self.mean.ndim)
-        return np.asarray(self.likelihood.quantile(shaped, self.mean, self.variance, self.extra))
+        shaped = probability.reshape(probability.shape + (1,) * len(self._places))
+        return np.asarray(self.likelihood.quantile(shaped, self.mean, self._spread, self.extra))
 
     @property
     @double_precision
@@ -131,7 +140,7 @@ class Prediction:
         """The probability of label 1, or of every class: averaged over what is believed of f."""
         if not hasattr(self.likelihood, "probability"):
             raise AttributeError(f"{type(self.likelihood).__name__} observations are not labels, so they have no probability")
-        return in_few_sizes(self.likelihood.probability, self.mean, self.variance)
+        return self._told(self.likelihood.probability, self.mean, self._spread)
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """The central interval that holds a new observation with this probability: its lower and its upper end."""
@@ -144,14 +153,47 @@ class Prediction:
     def log_prob(self, y: Any) -> np.ndarray:
         """log p(y) of new observations, each by itself, through the likelihood."""
         observed = np.asarray(y, dtype=float)
-        if observed.shape != self.mean.shape:
+        if observed.shape != self._places:
             raise ValueError(
-                f"log_prob needs one observation for each prediction: y has shape {observed.shape}, not {self.mean.shape}"
+                f"log_prob needs one observation for each prediction: y has shape {observed.shape}, not {self._places}"
             )
-        return in_few_sizes(self.likelihood.log_predictive, observed, self.mean, self.variance, self.extra)
+        if self.likelihood.latents == 1:
+            return self._told(self.likelihood.log_predictive, observed, self.mean, self.variance, self.extra)
+        missing = np.isnan(observed)
+        filled = self.likelihood.check(np.where(missing, 0.0, observed))
+        found = self._told(self.likelihood.log_predictive, filled, self.mean, self._spread, self.extra)
+        return np.where(missing, np.nan, found)
+
+    @property
+    def _places(self) -> tuple[int, ...]:
+        return self.mean.shape if self.likelihood.latents == 1 else self.mean.shape[:-1]
+
+    @property
+    def _spread(self) -> np.ndarray:
+        """The variances, or the covariances of several latents: as little more than these as gives them Cholesky factors."""
+        if self.likelihood.latents == 1:
+            return self.variance
+        size = np.sum(self.variance, axis=-1)[..., None, None]
+        return np.asarray(self.covariance) + (TINY * size + 1e-300) * np.eye(self.likelihood.latents)
+
+    def _told(self, method: Any, *rows: Any) -> Any:
+        """What the likelihood makes of rows; of several latents in pieces, because averages over them are large."""
+        if self.likelihood.latents == 1:
+            return in_few_sizes(method, *rows)
+        places = self._places
+        flat = [np.reshape(part, (-1, *np.shape(part)[len(places) :])) if np.ndim(part) else part for part in rows]
+        piece = lambda at: (part[at : at + PLACES] if np.ndim(part) else part for part in flat)
+        compiled = functools.partial(_compiled, method)
+        found = [in_few_sizes(compiled, *piece(at)) for at in range(0, max(len(flat[0]), 1), PLACES)]
+        return jax.tree.map(lambda *parts: np.concatenate(parts).reshape(*places, *parts[0].shape[1:]), *found)
 
     def __len__(self) -> int:
         return len(self.mean)
 
     def __repr__(self) -> str:
         return f"Prediction({' × '.join(map(str, self.mean.shape))}, {type(self.likelihood).__name__})"
+
+
+@eqx.filter_jit
+def _compiled(method: Any, *rows: Any) -> Any:
+    return method(*rows)

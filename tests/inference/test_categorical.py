@@ -290,7 +290,7 @@ def test_messages():
     with pytest.raises(ValueError, match="class numbers 0 to 2"):
         gp.condition(X, Y + 1)
     fitted = gp.condition(X, Y, weights=ONES)
-    with pytest.raises(ValueError, match="one label for each of 9 places"):
+    with pytest.raises(ValueError, match=r"y has shape \(2,\), not \(9,\)"):
         fitted.predict(XS).log_prob([0, 1])
     with pytest.raises(ValueError, match="X has 2 columns"):
         fitted.predict(np.zeros((3, 2)))

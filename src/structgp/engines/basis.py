@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Num
 
 from ..inputs.observations import Data
+from ..linalg.blocks import Blocks, times
 from ..means import Mean
 from ..posterior import Model
 from ..sites import Sites
@@ -30,9 +31,14 @@ from .base import Engine
 NOISE_FLOOR = 1e-15  # in units of the prior variance: exact observations, as far as rounding can tell
 
 
-def columns(model: Model, X: Float[Array, "N D"]) -> tuple[Float[Array, " N"], Float[Array, "N P"]]:
-    """The known mean, and the basis functions of the mean and of the kernel's free part, at all rows of X."""
-    mean = jax.vmap(model.mean)(X)
+def columns(model: Model, X: Float[Array, "N D"]) -> tuple[Float[Array, " N *C"], Float[Array, " N *C P"]]:
+    """The known mean, and the basis functions of the mean and of the kernel's free part, at all rows of X.
+
+    Of several latents the means, one for all or one for each; they have no basis functions.
+    """
+    mean, C = jax.vmap(model.mean)(X), model.likelihood.latents
+    if C > 1:
+        return jnp.broadcast_to(mean if mean.ndim == 2 else mean[:, None], (len(X), C)), jnp.zeros((len(X), C, 0))
     features = jax.vmap(lambda x: jnp.concatenate([model.mean.features(x), model.kernel.null_space(x)]))(X)
     return mean, features
 
@@ -90,67 +96,76 @@ def free_weights(model: Model, P: int, D: int) -> int:
 class Whole(NamedTuple):
     """All of f given factors, at their places: mean, variance, the normaliser log E exp Σ(h f − ½ w f²), and Σ applied to s."""
 
-    mean: Float[Array, " N"]
-    variance: Float[Array, " N"]
+    mean: Float[Array, " N *C"]
+    variance: Float[Array, " N *C"]
     log_normaliser: Float[Array, ""]
-    applied: Float[Array, " N"] | None
+    applied: Float[Array, " N *C"] | None
 
 
 class Factors(eqx.Module):
-    """Factors exp(h f − ½ w f²) on the whole of f, as columns for an engine; w of any sign where `signed`."""
+    """Factors exp(h f − ½ w f²) on the whole of f, as columns for an engine; w of any sign where `signed`.
 
-    offset: Float[Array, " N"]
-    Phi: Float[Array, "N P"]
-    w: Float[Array, " N"]
-    h: Float[Array, " N"]
+    Of several latents exp(hᵀf − ½ fᵀΠf), with Π in one of the forms of `linalg.blocks`.
+    """
+
+    offset: Float[Array, " N *C"]
+    Phi: Float[Array, " N *C P"]
+    w: Blocks
+    h: Float[Array, " N *C"]
     signed: bool = eqx.field(static=True)
 
     @classmethod
-    def on(cls, model: Model, X: Float[Array, "N D"], w: Float[Array, " N"], h: Float[Array, " N"], signed: bool) -> Factors:
+    def on(cls, model: Model, X: Float[Array, "N D"], w: Blocks, h: Float[Array, " N *C"], signed: bool) -> Factors:
         """The factors of a model at its places."""
         return cls(*columns(model, X), w, h, signed)
 
-    def sites(self, *more: Float[Array, " N"]) -> Sites:
+    def sites(self, *more: Float[Array, " N *C"]) -> Sites:
         """Sites on the process alone: the shifts, the basis functions, and more shifts."""
-        w = self.w[:, None]
-        shifts = [(self.h - self.w * self.offset)[:, None], w * self.Phi, *(s[:, None] for s in more)]
-        return Sites(self.w, jnp.concatenate(shifts, axis=1), natural=True, signed=self.signed)
+        shifts = [self._shift()[..., None], times(self.w, self.Phi), *(s[..., None] for s in more)]
+        return Sites(self.w, jnp.concatenate(shifts, axis=-1), natural=True, signed=self.signed)
+
+    def _shift(self) -> Float[Array, " N *C"]:
+        return self.h - times(self.w, self.offset)
 
     def integrate(self, model: Model, log_det: Array, gram: Array, D: int) -> tuple[Float[Array, ""], Weights]:
         """The log normaliser with the weights integrated out, and the posterior of the weights."""
-        P = self.Phi.shape[1]
+        P = self.Phi.shape[-1]
         precision, proper, log_det_B = _prior_of_weights(model, P, D)
-        shift = self.h - self.w * self.offset
-        A = self.Phi.T @ (self.w[:, None] * self.Phi) - gram[1 : P + 1, 1 : P + 1] + precision
-        b = self.Phi.T @ shift - gram[1 : P + 1, 0]
+        Phi, weighed = (part.reshape(self.h.size, P) for part in (self.Phi, times(self.w, self.Phi)))
+        A = Phi.T @ weighed - gram[1 : P + 1, 1 : P + 1] + precision
+        b = Phi.T @ self._shift().ravel() - gram[1 : P + 1, 0]
         L = jnp.linalg.cholesky(A) if P else jnp.zeros((0, 0))
         beta = jax.scipy.linalg.cho_solve((L, True), b) if P else jnp.zeros(0)
-        known = jnp.sum(self.h * self.offset - 0.5 * self.w * self.offset**2)
+        known = jnp.sum(self.h * self.offset - 0.5 * self.offset * times(self.w, self.offset))
         volume = 2 * jnp.sum(jnp.log(jnp.diagonal(L))) + log_det_B - (P - proper) * jnp.log(2 * jnp.pi)
         return known - 0.5 * (log_det - gram[0, 0] - b @ beta + volume), Weights(beta[:, None], L)
 
 
 def given_factors(
-    engine: Engine, structure: Any, model: Model, factors: Factors, D: int, s: Float[Array, " N"] | None = None
+    engine: Engine, structure: Any, model: Model, factors: Factors, D: int, s: Float[Array, " N *C"] | None = None
 ) -> Whole:
     """Marginals of the whole f at the places of the factors, and its covariance there applied to a vector s."""
     means, variance, log_det, gram = engine.marginals(structure, factors.sites() if s is None else factors.sites(s))
-    P = factors.Phi.shape[1]
+    P = factors.Phi.shape[-1]
     log_normaliser, weights = factors.integrate(model, log_det, gram, D)
+    mean, applied = factors.offset + means[..., 0], None if s is None else means[..., -1]
+    if not P:
+        return Whole(mean, variance, log_normaliser, applied)
     rho = factors.Phi - means[:, 1 : P + 1]
-    U = jax.scipy.linalg.solve_triangular(weights.factor, rho.T, lower=True) if P else rho.T
-    mean = factors.offset + means[:, 0] + rho @ weights.mean[:, 0]
-    applied = None if s is None else means[:, -1] + U.T @ (U @ s)
-    return Whole(mean, variance + jnp.sum(U * U, axis=0), log_normaliser, applied)
+    U = jax.scipy.linalg.solve_triangular(weights.factor, rho.T, lower=True)
+    if s is not None:
+        applied = means[:, -1] + U.T @ (U @ s)
+    return Whole(mean + rho @ weights.mean[:, 0], variance + jnp.sum(U * U, axis=0), log_normaliser, applied)
 
 
 def log_normaliser(
-    engine: Engine, structure: Any, model: Model, factors: Factors, D: int, s: Float[Array, " N"] | None = None
+    engine: Engine, structure: Any, model: Model, factors: Factors, D: int, s: Float[Array, " N *C"] | None = None
 ) -> Float[Array, ""]:
     """log E exp Σ(h f − ½ w f²), plus sᵀE f under the factors; differentiable."""
     log_det, gram = engine.log_det_and_gram(structure, factors.sites() if s is None else factors.sites(s))
     value, weights = factors.integrate(model, log_det, gram, D)
     if s is None:
         return value
-    P = factors.Phi.shape[1]
-    return value + s @ factors.offset + gram[-1, 0] + (s @ factors.Phi - gram[-1, 1 : P + 1]) @ weights.mean[:, 0]
+    P = factors.Phi.shape[-1]
+    of_weights = s.ravel() @ factors.Phi.reshape(s.size, P) - gram[-1, 1 : P + 1]
+    return value + jnp.sum(s * factors.offset) + gram[-1, 0] + of_weights @ weights.mean[:, 0]

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
+from ..kernels.independent import kernels_of
 from ..parameters.tree import Leaf, leaves
 from ..structure.dense import covariance
 from .basis import columns
@@ -24,8 +25,9 @@ def why_not_positive(model: Any, inputs: Inputs, data: Data) -> str:
     if undetermined:
         return undetermined
     X = np.asarray(inputs.points)[:MOST_ROWS]
-    K = np.asarray(jax.jit(covariance_of)(model.kernel, X))
-    parts = [f"the covariance of {model.kernel!r} could not be factorised"]
+    kernels = kernels_of(model.kernel, model.likelihood.latents)
+    kernel, K = min(((kernel, np.asarray(jax.jit(covariance_of)(kernel, X))) for kernel in kernels), key=_soundness)
+    parts = [f"the covariance of {kernel!r} could not be factorised"]
     if not np.isfinite(K).all():
         i, j = np.argwhere(~np.isfinite(K))[0]
         parts.append(f"it is {K[i, j]} between rows {i} and {j} of X")
@@ -42,6 +44,11 @@ def why_not_positive(model: Any, inputs: Inputs, data: Data) -> str:
     return "; ".join(parts) + ". Merge rows that coincide, raise the noise, or hold the parameter with fixed(...) or bounds"
 
 
+def _soundness(found: tuple[Any, np.ndarray]) -> float:
+    """The smallest eigenvalue of a covariance that was found for a kernel."""
+    return np.linalg.eigvalsh(found[1])[0] if np.isfinite(found[1]).all() else -np.inf
+
+
 def _undetermined(model: Any, X: np.ndarray) -> str:
     """Whether fewer observations than free functions were made, or they cannot tell these apart."""
     if not len(X):
@@ -50,7 +57,7 @@ def _undetermined(model: Any, X: np.ndarray) -> str:
     of_mean = jax.eval_shape(model.mean.features, jax.ShapeDtypeStruct((X.shape[1],), np.float64)).shape[0]
     free = Phi if model.mean.diffuse else Phi[:, of_mean:]
     rank = int(np.linalg.matrix_rank(free)) if free.size else 0
-    if rank == free.shape[1]:
+    if rank == free.shape[-1]:
         return ""
     made = f"{len(X)} observation{'s' if len(X) > 1 else ''}"
     return (

@@ -1,186 +1,136 @@
-"""Several independent processes that one likelihood sees together: their sites couple them place by place.
+"""Several independent processes that one likelihood sees together: engines of one latent side by side.
 
-The two algorithms of `linalg.coupled` and `linalg.kalman_coupled`: any kernels at O(C N³), and kernels with a finite state
-along a line at O(N), with the chains side by side in one state.
+Sites that keep the latents apart leave every latent a problem of its own, for any engine. Sites that couple them place by place
+are taken by two algorithms: any kernels by `linalg.dense.coupled`, and kernels with a finite state along a line, in O(N) with
+the chains side by side in one state, by `linalg.filters.kalman_coupled`.
 """
 
 from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from ..inputs.layouts import Inputs, Times
+from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
-from ..kernels.independent import kernels_of
+from ..kernels.independent import IndependentKernels, kernels_of
+from ..linalg.blocks import diagonals, full, scalar_factors, times
 from ..linalg.dense import coupled
 from ..linalg.filters import kalman_coupled, kalman_smooth
-from ..posterior import Model
-from ..structure.base import No, Structure
+from ..posterior import Conditional, Model
+from ..sites import Marginals, Sites
+from ..structure.base import No
 from ..structure.dense import covariance, variances
-from ..structure.state_space import Where, chain_of, harmonics_of, state_space
+from ..structure.independent import IndependentStructures, once, side_by_side
+from ..structure.state_space import Where, chain_of, harmonics_of, started_at
 from .base import Cost, Engine, Offer, draw, form_by_shape
-from .kalman import cost_of_chain
+from .cholesky import Cholesky, SignedCholesky
+from .kalman import Kalman, cost_of_chain
+
+Places = Float[Array, "M D"]
+Values = Float[Array, "M C k"]
 
 
-class CoupledSites(eqx.Module):
-    """Factors exp(hᵀf − ½ fᵀΠf) on the C values at each place, Π = diag(a) − aaᵀ/Σa; k columns of shifts share them."""
+class ApartConditional(Conditional):
+    """Latents that know nothing of each other."""
 
-    a: Float[Array, "N C"]
-    shift: Float[Array, "N C k"]
-
-    def times(self, f: Float[Array, "N C k"]) -> Float[Array, "N C k"]:
-        """Π f at every place."""
-        return coupled.precisions(self.a) @ f
-
-
-class CoupledConditional(eqx.Module):
-    """Independent zero-mean processes given sites that couple them: means for one column, covariances at each place."""
-
-    @abc.abstractmethod
-    def at(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M C C"]]:
-        """Means, and the covariance of the latents with each other, at new places."""
-
-    @abc.abstractmethod
-    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "n M C"]:
-        """n joint draws at new places of what the sites leave open."""
-
-    @property
-    @abc.abstractmethod
-    def row_size(self) -> int:
-        """How many numbers prediction holds for each new place."""
-
-
-class CoupledEngine(Engine):
-    """An algorithm for several latents; `marginals` and `log_det_and_gram` take `CoupledSites`."""
-
-    latents: int = eqx.field(static=True, default=0)
-
-    takes_unseen_rows: ClassVar[bool] = True
-
-    @abc.abstractmethod
-    def marginals(self, structure: Any, sites: Any) -> Any:
-        """What the sites leave of the processes at their places: `CoupledMarginals`."""
-
-    @abc.abstractmethod
-    def condition(self, structure: Any, sites: Any) -> Any:
-        """The processes given the sites, of one column: a `CoupledConditional`."""
-
-
-class SeveralDense(Structure):
-    """The kernels of several latents and the places where they are looked at."""
-
-    kernels: tuple[Kernel, ...]
-    X: Float[Array, "N D"]
-    K: Float[Array, "C N N"] | None = None
-
-    def matrices(self) -> Float[Array, "C N N"]:
-        """The covariance of each latent among the places."""
-        return between(self.kernels, self.X, self.X) if self.K is None else self.K
-
-    def computed(self, signed: bool) -> SeveralDense:
-        return SeveralDense(self.kernels, self.X, self.matrices())
-
-
-def between(kernels: tuple[Kernel, ...], X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "C N M"]:
-    """k_c(x, z) for all latents and all rows; a kernel that all latents share is computed once."""
-    made = {id(kernel): covariance(kernel, X, Z) for kernel in {id(kernel): kernel for kernel in kernels}.values()}
-    return jnp.stack([made[id(kernel)] for kernel in kernels])
-
-
-class CoupledCholeskyConditional(CoupledConditional):
-    """By the factors of `linalg.coupled`, and α."""
-
-    kernels: tuple[Kernel, ...]
-    X: Float[Array, "N D"]
-    factor: coupled.CoupledFactor
-    alpha: Float[Array, "N C 1"]
+    parts: tuple[Conditional, ...]
 
     @property
     def row_size(self) -> int:
-        return 2 * len(self.kernels) * self.X.shape[0]
+        return sum(part.row_size for part in self.parts)
 
-    def at(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M C C"]]:
-        mean, V, G = self._look(X)
+    def at(self, X: Places, part: int | None = None) -> tuple[Values, Float[Array, "M C C"]]:
+        means, variances = zip(*(one.at(X) for one in self.parts), strict=True)
+        return jnp.stack(means, axis=1), diagonals(jnp.stack(variances, axis=1))
+
+    def joint(self, X: Places) -> tuple[Values, Float[Array, "M C M C"]]:
+        means, joints = zip(*(one.joint(X) for one in self.parts), strict=True)
+        return jnp.stack(means, axis=1), _apart(jnp.stack(joints))
+
+    def residuals(self, X: Places, key: Array, n: int) -> Float[Array, "M C n"]:
+        keys = jax.random.split(key, len(self.parts))
+        return jnp.stack([one.residuals(X, key, n) for one, key in zip(self.parts, keys, strict=True)], axis=1)
+
+    def inverse_parts(self) -> tuple[Float[Array, "N C"], Float[Array, "N C k"]]:
+        diagonal, alpha = zip(*(one.inverse_parts() for one in self.parts), strict=True)
+        return jnp.stack(diagonal, axis=1), jnp.stack(alpha, axis=1)
+
+    def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "k k"]]:
+        return _total(one.log_det_and_gram() for one in self.parts)
+
+
+class CoupledCholeskyConditional(Conditional):
+    """By the factors of `linalg.dense.coupled`, and α."""
+
+    kernels: tuple[Kernel, ...]
+    X: Float[Array, "N D"]
+    sites: Sites
+    factor: Any = eqx.field(metadata={"derived": True})
+    alpha: Float[Array, "N C k"]
+
+    @property
+    def row_size(self) -> int:
+        return (1 + len(self.kernels)) * len(self.kernels) * self.X.shape[0]
+
+    def at(self, X: Places, part: int | None = None) -> tuple[Values, Float[Array, "M C C"]]:
+        mean, A, B = self._look(X)
         prior = jnp.stack([variances(kernel, X) for kernel in self.kernels], axis=1)
-        own = jnp.maximum(prior - jnp.sum(V * V, axis=1).T, 0.0)
-        return mean, jax.vmap(jnp.diag)(own) + jnp.einsum("cim,dim->mcd", G, G)
+        own = jnp.maximum(prior - jnp.sum(A * A, axis=1).T, 0.0)
+        return mean, diagonals(own) + jnp.einsum("cim,dim->mcd", B, B)
 
-    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "n M C"]:
-        _, V, G = self._look(X)
-        own = between(self.kernels, X, X) - jnp.swapaxes(V, 1, 2) @ V
+    def joint(self, X: Places) -> tuple[Values, Float[Array, "M C M C"]]:
+        mean, A, B = self._look(X)
+        return mean, _apart(self._own(X, A)) + jnp.einsum("cim,dil->mcld", B, B)
+
+    def residuals(self, X: Places, key: Array, n: int) -> Float[Array, "M C n"]:
+        _, A, B = self._look(X)
         keys = jax.random.split(key, len(self.kernels) + 1)
-        apart = jnp.stack([draw(part, key, n) for part, key in zip(own, keys, strict=False)])
-        together = jnp.swapaxes(G, 1, 2) @ jax.random.normal(keys[-1], (G.shape[1], n))
-        return jnp.transpose(apart + together, (2, 1, 0))
+        apart = jnp.stack([draw(part, key, n) for part, key in zip(self._own(X, A), keys, strict=False)], axis=1)
+        return apart + jnp.einsum("cim,in->mcn", B, jax.random.normal(keys[-1], (B.shape[1], n)))
 
-    def _look(self, X: Array) -> tuple[Array, Array, Array]:
+    def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "k k"]]:
+        mean = coupled.each_times(_between(self.kernels, self.X, self.X), self.alpha)
+        return self.factor.log_det, coupled.gram_of(self.sites.shift, mean)
+
+    def inverse_parts(self) -> tuple[Float[Array, "N C C"], Float[Array, "N C k"]]:
+        return _inverse_parts(self.sites, *self.at(self.X))
+
+    def _own(self, X: Places, A: Float[Array, "C N M"]) -> Float[Array, "C M M"]:
+        return _between(self.kernels, X, X) - jnp.swapaxes(A, 1, 2) @ A
+
+    def _look(self, X: Places) -> tuple[Array, Array, Array]:
         """Means; what the places tell of each latent by itself; and what their coupling leaves open."""
-        Ks = between(self.kernels, X, self.X)
-        V = self.factor.half @ jnp.swapaxes(Ks, 1, 2)
-        G = coupled.shared(self.factor, jnp.swapaxes(self.factor.half, 1, 2) @ V)
-        return coupled.times(Ks, self.alpha)[..., 0], V, G
+        k = _between(self.kernels, self.X, X)
+        return coupled.each_times(jnp.swapaxes(k, 1, 2), self.alpha), *self.factor.look(k)
 
 
-class CoupledCholesky(CoupledEngine):
-    """Any kernels on any inputs, exactly: one factor for each latent and one for what couples them."""
-
-    name: ClassVar[str] = "Cholesky"
-    structure: ClassVar[str] = "dense"
-
-    def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
-        N, C = len(inputs), model.likelihood.latents
-        flops = 3 * C * N**3 + C * N**2 * (5 * inputs.dimension + 50)
-        return Offer(CoupledCholesky(C), Cost(flops, bytes=5 * C * 8 * N**2, rows=N), note=f"{C} latents")
-
-    def form(self, kernel: Any, inputs: Inputs) -> SeveralDense:
-        return SeveralDense(kernels_of(kernel, self.latents), jnp.asarray(inputs.points))
-
-    def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> CoupledCholesky:
-        return CoupledCholesky(model.likelihood.latents)
-
-    def marginals(self, structure: SeveralDense, sites: Any) -> Any:
-        return coupled.marginals(structure.matrices(), sites.a, sites.shift)
-
-    def log_det_and_gram(self, structure: SeveralDense, sites: Any) -> tuple[Array, Array]:
-        return coupled.log_det_and_gram(structure.matrices(), sites.a, sites.shift)
-
-    def condition(self, structure: SeveralDense, sites: Any) -> Any:
-        K = structure.matrices()
-        factor = coupled.couple(K, sites.a)
-        return CoupledCholeskyConditional(structure.kernels, structure.X, factor, coupled.pull(factor, K, sites.shift))
-
-
-class SeveralChains(Structure):
-    """The chains of several latents side by side, along sorted times."""
-
-    kernels: tuple[Kernel, ...]
-    chain: kalman_coupled.Stacked
-    t: Float[Array, " N"]
-    order: Int[Array, " N"]
-    rank: Int[Array, " N"]
-
-
-class CoupledKalmanConditional(CoupledConditional):
+class CoupledKalmanConditional(Conditional):
     """By what every place knows from its left and from its right."""
 
     kernels: tuple[Kernel, ...]
     t: Float[Array, " N"]
-    sites: CoupledSites  # in the order of t
+    sites: Sites  # in the order of t
     smoothed: kalman_smooth.Smoothed
-    engine: CoupledKalman = eqx.field(static=True)
+    log_det: Float[Array, ""]
+    gram: Float[Array, "k k"]
+    harmonics: tuple[int, ...] = eqx.field(static=True)
 
     @property
     def row_size(self) -> int:
         return 12 * self.smoothed.P.shape[1] ** 2
 
-    def at(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M C C"]]:
+    def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "k k"]]:
+        return self.log_det, self.gram
+
+    def at(self, X: Places, part: int | None = None) -> tuple[Values, Float[Array, "M C C"]]:
         x, chain = X[:, 0], self._chain(self.t[0])
         left = jnp.searchsorted(self.t, x, side="right") - 1
         to_left = x - self.t[jnp.maximum(left, 0)]
@@ -191,44 +141,133 @@ class CoupledKalmanConditional(CoupledConditional):
             at_left = jax.vmap(self._before)(jnp.where(left < 0, x, self.t[0]))
             mean, spread = jnp.where(before, at_left[0], mean), jnp.where(before, at_left[1], spread)
         H = chain.values(x)
-        return (H @ mean)[..., 0], H @ spread @ H.mT
+        return H @ mean, H @ spread @ H.mT
 
-    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "n M C"]:
+    def joint(self, X: Places) -> tuple[Values, Float[Array, "M C M C"]]:
+        # The shifts Π k(t, X) have the mean K(X, t) (I + ΠK)⁻¹ Π K(t, X) at X.
+        kernels, C = tuple(started_at(kernel, self.t[0]) for kernel in self.kernels), len(self.kernels)
+        cross = jnp.einsum("cnm,cd->ncmd", _between(kernels, self.t[:, None], X), jnp.eye(C))
+        shift = times(self.sites.precision, cross.reshape(*cross.shape[:2], -1))
+        smoothed, _ = kalman_coupled.smooth(self._chain(self.t[0]), self.t, self.sites.precision, shift)
+        explained = eqx.tree_at(lambda c: c.smoothed, self, smoothed).at(X)[0]
+        reduction = jnp.reshape(explained, (len(X), C, len(X), C))
+        reduction = 0.5 * (reduction + jnp.transpose(reduction, (2, 3, 0, 1)))
+        return self.at(X)[0], _apart(_between(kernels, X, X)) - reduction
+
+    def residuals(self, X: Places, key: Array, n: int) -> Float[Array, "M C n"]:
         """A joint prior draw at the old and new places, less what the sites make of it: O(N + M).
 
-        Processes that are pinned somewhere are no chains from just any place on: their draws go through the covariance.
+        Processes that are pinned somewhere are no chains from just any place on, and factors of negative precision are nothing
+        that could have been seen: then the draws go through their covariance.
         """
-        if not self._chain(self.t[0]).stationary:
-            dense = CoupledCholesky(len(self.kernels))
-            return dense.condition(SeveralDense(self.kernels, self.t[:, None]), self.sites).residuals(X, key, n)
+        C = len(self.kernels)
+        if not self._chain(self.t[0]).stationary or self.sites.signed:
+            return draw(self.joint(X)[1].reshape(len(X) * C, -1), key, n).reshape(len(X), C, n)
         together = jnp.concatenate([self.t, X[:, 0]])
         order = jnp.argsort(together, stable=True)
         t, chain, keys = together[order], self._chain(together[order][0]), jax.random.split(key)
-        a = jnp.concatenate([self.sites.a, jnp.zeros((len(X), len(self.kernels)))])[order]
+        nothing = lambda part: jnp.concatenate([part, jnp.zeros((len(X), *part.shape[1:]))])[order]
+        P = jax.tree.map(nothing, self.sites.precision)
         f = chain.values(t) @ kalman_smooth.prior_samples(chain, jnp.diff(t, prepend=t[:1]), keys[0], n)
-        seen = CoupledSites(a, jnp.zeros_like(f))
-        # Every scalar factor is as if it had seen its contrast with noise of variance 1/a: together, noise with precision Π.
-        noise = jnp.sqrt(a)[:, :, None] * jax.random.normal(keys[1], f.shape)
-        p = a / jnp.maximum(jnp.sum(a, axis=1, keepdims=True), 1e-300)
-        noise = noise - p[:, :, None] * jnp.sum(noise, axis=1, keepdims=True)
-        missed = kalman_coupled.smooth(chain, t, a, -seen.times(f) - noise)[1].mean
-        return jnp.moveaxis(jnp.zeros_like(f).at[order].set(f + missed)[len(self.t) :], 2, 0)
+        # Every scalar factor is as if it had seen its part of f with noise of variance 1/w: together, noise with precision Π.
+        weights, rows = scalar_factors(P)
+        noise = rows.mT @ (jnp.sqrt(jnp.maximum(weights, 0.0))[:, :, None] * jax.random.normal(keys[1], f.shape))
+        missed = kalman_coupled.smooth(chain, t, P, -times(P, f) - noise)[1].mean
+        return jnp.zeros_like(f).at[order].set(f + missed)[len(self.t) :]
 
-    def _before(self, x: Float[Array, ""]) -> tuple[Float[Array, "D 1"], Float[Array, "D D"]]:
+    def inverse_parts(self) -> tuple[Float[Array, "N C C"], Float[Array, "N C k"]]:
+        return _inverse_parts(self.sites, *self.at(self.t[:, None]))
+
+    def _before(self, x: Float[Array, ""]) -> tuple[Float[Array, "D k"], Float[Array, "D D"]]:
         """Mean and covariance of the state at a place before the first observation."""
         chain = self._chain(x)
         P, A = chain.start(), chain.transition(self.t[0] - x)
         return P @ A.T @ self.smoothed.r_seen[0], P - P @ A.T @ self.smoothed.N_seen[0] @ A @ P
 
     def _chain(self, at: Any) -> kalman_coupled.Stacked:
-        where = Where(at, self.t[0], self.engine.harmonics)
-        return kalman_coupled.Stacked(*(chain_of(kernel, where) for kernel in self.kernels))  # type: ignore[arg-type]
+        where = (Where(at, self.t[0], harmonics) for harmonics in self.harmonics)
+        return kalman_coupled.Stacked(*map(chain_of, self.kernels, where))  # type: ignore[arg-type]
 
 
-class CoupledKalman(CoupledEngine):
-    """Kernels with a finite state, along a line: one filter over all latents."""
+class SideBySide(Engine):
+    """An engine for each of several latents; what couples them is up to those that come of this."""
 
-    harmonics: int = eqx.field(static=True, default=0)
+    parts: tuple[Engine, ...] = eqx.field(static=True, default=())
+
+    @property
+    def takes_unseen_rows(self) -> bool:  # type: ignore[override]
+        return all(part.takes_unseen_rows for part in self.parts)
+
+    def form(self, kernel: Any, inputs: Inputs) -> IndependentStructures | No:
+        engine_of = dict(zip(map(id, self._kernels(kernel)), self.parts, strict=False))
+        return side_by_side(once(lambda one: engine_of[id(one)].form(one, inputs), self._kernels(kernel)))
+
+    def marginals(self, structure: IndependentStructures, sites: Sites) -> Marginals:
+        if not sites.apart:
+            return Marginals(*self.coupled_marginals(structure, sites))
+        found = [engine.marginals(form, one) for engine, form, one in self._each(structure, sites)]
+        mean, variance = (jnp.stack([part[i] for part in found], axis=1) for i in (0, 1))
+        return Marginals(mean, variance, *_total(part[2:] for part in found))
+
+    def log_det_and_gram(self, structure: IndependentStructures, sites: Sites) -> tuple[Array, Array]:
+        if not sites.apart:
+            return self.coupled_log_det_and_gram(structure, sites)
+        return _total(engine.log_det_and_gram(form, one) for engine, form, one in self._each(structure, sites))
+
+    def condition(self, structure: IndependentStructures, sites: Sites) -> Conditional:
+        if not sites.apart:
+            return self.coupled_condition(structure, sites)
+        return ApartConditional(tuple(engine.condition(form, one) for engine, form, one in self._each(structure, sites)))
+
+    @abc.abstractmethod
+    def coupled_marginals(self, structure: IndependentStructures, sites: Sites) -> coupled.CoupledMarginals:
+        """What sites that couple the latents leave at their places."""
+
+    @abc.abstractmethod
+    def coupled_log_det_and_gram(self, structure: IndependentStructures, sites: Sites) -> tuple[Array, Array]:
+        """log|I + KΠ| and hᵀΣh, differentiable."""
+
+    @abc.abstractmethod
+    def coupled_condition(self, structure: IndependentStructures, sites: Sites) -> Conditional:
+        """The processes given sites that couple them."""
+
+    def _kernels(self, kernel: Any) -> tuple[Kernel, ...]:
+        return kernels_of(kernel, len(self.parts))
+
+    def _each(self, structure: IndependentStructures, sites: Sites) -> Any:
+        apart = (sites.of_latent(c) for c in range(len(self.parts)))
+        return zip(self.parts, structure.parts, apart, strict=True)
+
+
+class IndependentCholesky(SideBySide):
+    """Any kernels on any inputs, exactly."""
+
+    name: ClassVar[str] = "Cholesky"
+    structure: ClassVar[str] = "dense"
+
+    def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
+        N, C = len(inputs), model.likelihood.latents
+        flops = 3 * C * N**3 + C * N**2 * (5 * inputs.dimension + 50)
+        return Offer(self.tuned(model, inputs, data), Cost(flops, bytes=5 * C * 8 * N**2, rows=N), note=f"{C} latents")
+
+    def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> IndependentCholesky:
+        one = Cholesky() if model.likelihood.log_concave else SignedCholesky()
+        return IndependentCholesky((one,) * model.likelihood.latents)
+
+    def coupled_marginals(self, structure: IndependentStructures, sites: Sites) -> coupled.CoupledMarginals:
+        return coupled.marginals(_matrices(structure), sites.precision, sites.shift, _roots(structure))
+
+    def coupled_log_det_and_gram(self, structure: IndependentStructures, sites: Sites) -> tuple[Array, Array]:
+        return coupled.log_det_and_gram(_matrices(structure), sites.precision, sites.shift)
+
+    def coupled_condition(self, structure: IndependentStructures, sites: Sites) -> CoupledCholeskyConditional:
+        K, kernels = _matrices(structure), tuple(part.kernel for part in structure.parts)
+        factor = coupled.couple(K, sites.precision, _roots(structure))
+        return CoupledCholeskyConditional(kernels, structure.parts[0].X, sites, factor, factor.pull(K, sites.shift))
+
+
+class IndependentKalman(SideBySide):
+    """Kernels with a finite state, along a line: one filter over all latents where sites couple them."""
 
     name: ClassVar[str] = "Kalman"
     structure: ClassVar[str] = "markov"
@@ -238,36 +277,86 @@ class CoupledKalman(CoupledEngine):
         form = form_by_shape(engine, model.kernel, inputs)
         if isinstance(form, No):
             return form
-        D = form.chain.size
+        D = sum(part.chain.size for part in form.parts)
         cost = dataclasses.replace(cost_of_chain(len(inputs), D), rows=0)
-        return Offer(engine, cost, note=f"{engine.latents} latents, {D} states")
+        return Offer(engine, cost, note=f"{len(engine.parts)} latents, {D} states")
 
-    def form(self, kernel: Any, inputs: Inputs) -> SeveralChains | No:
-        kernels = kernels_of(kernel, self.latents)
-        parts = [state_space(one, inputs, self.harmonics) for one in kernels]
-        for part in parts:
-            if isinstance(part, No):
-                return part
-        assert isinstance(inputs, Times)
-        chain = kalman_coupled.Stacked(*(part.chain for part in parts))  # type: ignore[union-attr, arg-type]
-        return SeveralChains(kernels, chain, jnp.asarray(inputs.t), jnp.asarray(inputs.order), jnp.asarray(inputs.rank))
+    def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> IndependentKalman:
+        kernels = kernels_of(model.kernel, model.likelihood.latents)
+        return IndependentKalman(tuple(Kalman(harmonics_of(kernel)) for kernel in kernels))
 
-    def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> CoupledKalman:
-        latents = model.likelihood.latents
-        return CoupledKalman(latents, max(harmonics_of(kernel) for kernel in kernels_of(model.kernel, latents)))
+    def coupled_marginals(self, structure: IndependentStructures, sites: Sites) -> coupled.CoupledMarginals:
+        chain, along, sites = _along(structure, sites)
+        found = kalman_coupled.smooth(chain, along.t, sites.precision, sites.shift)[1]
+        return found._replace(mean=along.as_given(found.mean), covariance=along.as_given(found.covariance))
 
-    def marginals(self, structure: SeveralChains, sites: Any) -> Any:
-        a, h = (part[structure.order] for part in (sites.a, sites.shift))
-        found = kalman_coupled.smooth(structure.chain, structure.t, a, h)[1]
-        return found._replace(mean=found.mean[structure.rank], covariance=found.covariance[structure.rank])
+    def coupled_log_det_and_gram(self, structure: IndependentStructures, sites: Sites) -> tuple[Array, Array]:
+        chain, along, sites = _along(structure, sites)
+        return kalman_coupled.evidence(chain, along.t, sites.precision, sites.shift)
 
-    def log_det_and_gram(self, structure: SeveralChains, sites: Any) -> tuple[Array, Array]:
-        return kalman_coupled.evidence(structure.chain, structure.t, *(p[structure.order] for p in (sites.a, sites.shift)))
-
-    def condition(self, structure: SeveralChains, sites: Any) -> Any:
-        sites = jax.tree.map(lambda part: part[structure.order], sites)
-        smoothed, _ = kalman_coupled.smooth(structure.chain, structure.t, sites.a, sites.shift)
-        return CoupledKalmanConditional(structure.kernels, structure.t, sites, smoothed, self)
+    def coupled_condition(self, structure: IndependentStructures, sites: Sites) -> CoupledKalmanConditional:
+        kernels, harmonics = zip(*((part.kernel, part.harmonics) for part in structure.parts), strict=True)
+        chain, along, sites = _along(structure, sites)
+        smoothed, (_, _, log_det, gram) = kalman_coupled.smooth(chain, along.t, sites.precision, sites.shift)
+        return CoupledKalmanConditional(kernels, along.t, sites, smoothed, log_det, gram, harmonics)
 
 
-SEVERAL: tuple[Engine, ...] = (CoupledKalman(), CoupledCholesky())
+SEVERAL: tuple[Engine, ...] = (IndependentKalman(), IndependentCholesky())
+
+
+def _between(kernels: tuple[Kernel, ...], X: Float[Array, "N D"], Z: Places) -> Float[Array, "C N M"]:
+    """k_c(x, z) for all latents and all rows."""
+    return jnp.stack(once(lambda kernel: covariance(kernel, X, Z), kernels))
+
+
+def _apart(blocks: Float[Array, "C M M"]) -> Float[Array, "M C M C"]:
+    """The covariance of latents that know nothing of each other."""
+    return jnp.einsum("cml,cd->mcld", blocks, jnp.eye(len(blocks)))
+
+
+def _inverse_parts(sites: Sites, mean: Values, spread: Float[Array, "N C C"]) -> tuple[Array, Array]:
+    """Π − ΠΣΠ at every place and α, from what the sites leave there."""
+    P = full(sites.precision)
+    return P - P @ spread @ P, sites.shift - times(sites.precision, mean)
+
+
+def _total(parts: Any) -> tuple[Array, Array]:
+    """The sums of log determinants and Gram matrices."""
+    return functools.reduce(lambda one, more: (one[0] + more[0], one[1] + more[1]), parts)
+
+
+def _matrices(structure: IndependentStructures) -> Float[Array, "C N N"]:
+    return jnp.stack(once(lambda part: part.matrix(), structure.parts))
+
+
+def _roots(structure: IndependentStructures) -> Float[Array, "C N N"] | None:
+    """The roots of all covariances, where they are at hand."""
+    return None if structure.parts[0].root is None else jnp.stack([part.root for part in structure.parts])
+
+
+def _along(structure: IndependentStructures, sites: Sites) -> tuple[kalman_coupled.Stacked, Any, Sites]:
+    """All chains in one, one of the forms, which all have the same places, and the sites in the order of time."""
+    along = structure.parts[0]
+    return kalman_coupled.Stacked(*(part.chain for part in structure.parts)), along, jax.tree.map(along.in_time, sites)
+
+
+def check_latents(model: Model, dimension: int) -> None:
+    """Refuse priors that do not fit the number of latents that the likelihood sees."""
+    latents, name = model.likelihood.latents, type(model.likelihood).__name__
+    if isinstance(model.kernel, IndependentKernels) and len(model.kernel.kernels) != latents:
+        raise ValueError(
+            f"{name} sees {latents} latent function{'s' if latents > 1 else ''}, but Independent has "
+            f"{len(model.kernel.kernels)} kernels: give one for each, or a single kernel for all"
+        )
+    if latents == 1:
+        return
+    point = jax.ShapeDtypeStruct((dimension,), float)
+    free = lambda x: [model.mean.features(x), *(kernel.null_space(x) for kernel in kernels_of(model.kernel, latents))]
+    if any(part.size for part in jax.eval_shape(free, point)):
+        raise ValueError(
+            f"{name} has {latents} latents, for which basis functions and splines are not available: use a ConstantMean or "
+            "LinearMean, and IntegratedWiener in place of Spline"
+        )
+    shape = jax.eval_shape(model.mean, point).shape
+    if shape not in ((), (latents,)):
+        raise ValueError(f"the mean must be one number for all {latents} latents, or one for each, got shape {shape}")

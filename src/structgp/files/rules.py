@@ -5,6 +5,7 @@ A class that was renamed, moved into another or given other fields gets one line
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,8 @@ import numpy as np
 
 from ..engines.base import Offer
 from ..engines.basis import Weights
-from ..engines.cholesky import CholeskyConditional, RootConditional
+from ..engines.cholesky import Cholesky, CholeskyConditional, RootConditional
+from ..engines.independent import CoupledCholeskyConditional, IndependentCholesky, IndependentKalman
 from ..engines.kalman import Kalman
 from ..engines.plan import Plan
 from ..engines.space_time import SpaceTimeChains
@@ -24,11 +26,12 @@ from ..engines.toeplitz_grid import ToeplitzLines
 from ..inference.base import Inferred
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
-from ..inputs.rows import in_bucket
 from ..kernels.algebra import Kernel
 from ..learn.maximise import Learning
+from ..linalg.blocks import Contrasts
 from ..linalg.dense import factors
 from ..linalg.dense.cholesky import factorise, lapack_threads
+from ..linalg.dense.coupled import couple
 from ..linalg.filters.kalman_stream import Filtered
 from ..models import feature_laplace
 from ..models.changepoints.filter import Belief
@@ -38,10 +41,9 @@ from ..models.labels import FittedLabels, SineLatent, SplineLatent
 from ..parameters.priors import Prior
 from ..parameters.tree import Parametrised
 from ..posterior import Conditional
-from ..process.conditioning import check_inputs
+from ..process.conditioning import check_inputs, given_sites
 from ..process.fitted import Fitted
 from ..process.gp import GP
-from ..process.latents import FittedLatents, condition_latents
 from ..process.stream import Stream
 from ..structure.dense import covariance
 
@@ -52,7 +54,21 @@ OLDER: dict[str, Callable[[dict[str, Any]], Any]] = {
     "SpaceTimeChains": lambda fields: SpaceTimeChains(fields["harmonics"]),  # those that did not apply said why
     "ToeplitzLines": lambda fields: ToeplitzLines(fields["axis"]),
     "FourierToeplitz": lambda fields: FourierToeplitz(),
+    "FittedLatents": lambda fields: _fitted_latents(**fields),
+    "CoupledCholesky": lambda fields: IndependentCholesky((Cholesky(),) * fields["latents"]),
+    "CoupledKalman": lambda fields: IndependentKalman((Kalman(fields["harmonics"]),) * fields["latents"]),
 }
+
+
+def _fitted_latents(inference: Inferred, **parts: Any) -> Fitted:
+    """Several classes as older files have them: without what follows from the sites."""
+    gp, inputs, engine = parts["gp"], parts["inputs"], parts["plan"].engine
+    w, h, evidence = Contrasts(inference.w), inference.h, np.asarray(parts["log_evidence"])
+    with lapack_threads(len(inputs)):
+        posterior = jax.block_until_ready(given_sites(gp, inputs, w, h, evidence, engine, False))
+        spread = np.asarray(posterior.marginals(jnp.asarray(inputs.points))[1])
+    inference = dataclasses.replace(inference, w=w, variance=spread)
+    return Fitted(conditional=posterior.conditional, weights=posterior.weights, inference=inference, **parts)
 
 
 class Damage(Exception):
@@ -72,17 +88,8 @@ def _(value: Any) -> None:
 
 @check.register
 def _(fitted: Fitted) -> None:
-    _check_data(fitted)
-    _check_kinds(fitted, conditional=Conditional, weights=Weights, inference=(Inferred, type(None)))
-
-
-@check.register
-def _(fitted: FittedLatents) -> None:
-    _check_data(fitted)
-
-
-def _check_data(fitted: Fitted | FittedLatents) -> None:
     _check_kinds(fitted, gp=GP, inputs=Inputs, data=Data, plan=Plan, log_evidence=float, learning=(Learning, type(None)))
+    _check_kinds(fitted, conditional=Conditional, weights=Weights, inference=(Inferred, type(None)))
     rows = {len(fitted.inputs), *(len(part) for part in (fitted.data.y, fitted.data.noise, fitted.data.seen))}
     if len(rows) > 1:
         raise Damage(f"its inputs and data have different numbers of rows, {sorted(rows)}")
@@ -143,14 +150,13 @@ def _(conditional: CholeskyConditional) -> CholeskyConditional:
 
 
 @complete.register
-def _(fitted: FittedLatents) -> FittedLatents:
-    inputs, data = in_bucket(fitted.inputs, fitted.data)  # as when it was conditioned
-    engine = fitted.plan.engine.tuned(fitted.gp, inputs, data)
-    w, h = (np.pad(part, [(0, len(inputs) - len(part)), (0, 0)]) for part in (fitted.inference.w, fitted.inference.h))
-    with lapack_threads(fitted.plan.rows):
-        conditional = jax.block_until_ready(condition_latents(fitted.gp, inputs, w, h, engine))
-    object.__setattr__(fitted, "conditional", conditional)
-    return fitted
+def _(conditional: CoupledCholeskyConditional) -> CoupledCholeskyConditional:
+    with lapack_threads(len(conditional.X)):
+        factor = _coupled(conditional.kernels, conditional.X, conditional.sites.precision)
+    if not np.isfinite(factor.log_det):
+        raise Damage("its sites leave no density")
+    object.__setattr__(conditional, "factor", factor)
+    return conditional
 
 
 @complete.register
@@ -162,6 +168,11 @@ def _(conditional: RootConditional) -> RootConditional:
     object.__setattr__(conditional, "root", root)
     object.__setattr__(conditional, "R", R)
     return conditional
+
+
+@jax.jit
+def _coupled(kernels: tuple[Kernel, ...], X: Any, precision: Any) -> Any:
+    return couple(jnp.stack([covariance(kernel, X, X) for kernel in kernels]), precision)
 
 
 @jax.jit

@@ -1,7 +1,8 @@
 """What every way of finding sites shares: the problem, what it finds, and the evidence as a function of the parameters.
 
-Sites are factors exp(h f − ½ w f²), one for each observation. Whatever the rule that finds them, with Φ the log normaliser of
-prior times sites,
+Sites are factors exp(h f − ½ w f²), one for each observation; of several latents f and h are vectors and w a matrix at each
+place, in one of the forms of `linalg.blocks`. Whatever the rule that finds them, with Φ the log normaliser of prior times
+sites,
 
     log p(y) ≈ Φ(sites; kernel, mean) + Σ c(site; likelihood),
 
@@ -28,6 +29,7 @@ from ..engines.basis import Factors, Whole, columns, free_weights, given_factors
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
 from ..likelihoods.base import Likelihood
+from ..linalg.blocks import Blocks
 from ..posterior import Model
 
 TOLERANCE = 1e-7  # in standard deviations of f
@@ -81,19 +83,17 @@ class Problem(eqx.Module):
         structure = structure.computed(signed) if search else structure
         return cls(model, jnp.asarray(inputs.points), structure, Observed.of(data), engine, signed)
 
-    def given(self, w: Float[Array, " N"], h: Float[Array, " N"], s: Float[Array, " N"] | None = None) -> Whole:
+    def given(self, w: Blocks, h: Float[Array, " N *C"], s: Float[Array, " N *C"] | None = None) -> Whole:
         """All of f given sites: one call of the engine."""
         factors = Factors.on(self.model, self.X, w, h, self.signed)
         return given_factors(self.engine, self.structure, self.model, factors, self.X.shape[1], s)
 
     def leaves_functions_free(self) -> bool:
         """Whether nothing is known of some basis functions, so that sites that say nothing leave no density."""
-        P = columns(self.model, self.X)[1].shape[1]
+        P = columns(self.model, self.X)[1].shape[-1]
         return free_weights(self.model, P, self.X.shape[1]) > 0
 
-    def log_normaliser(
-        self, w: Float[Array, " N"], h: Float[Array, " N"], s: Float[Array, " N"] | None = None
-    ) -> Float[Array, ""]:
+    def log_normaliser(self, w: Blocks, h: Float[Array, " N *C"], s: Float[Array, " N *C"] | None = None) -> Float[Array, ""]:
         """log E exp Σ(h f − ½ w f²), and sᵀE f on top, differentiable in the model."""
         factors = Factors.on(self.model, self.X, w, h, self.signed)
         return log_normaliser(self.engine, self.structure, self.model, factors, self.X.shape[1], s)
@@ -102,15 +102,18 @@ class Problem(eqx.Module):
 class Found(NamedTuple):
     """Sites, what they leave of f, and how the search ended; `held` is what a rule keeps fixed in the gradient."""
 
-    w: Float[Array, " N"]
-    h: Float[Array, " N"]
-    mean: Float[Array, " N"]
-    variance: Float[Array, " N"]
+    w: Any  # `Blocks`
+    h: Float[Array, " N *C"]
+    mean: Float[Array, " N *C"]
+    variance: Float[Array, " N *C"]
     log_evidence: Float[Array, ""]
     held: Any
     calls: Int[Array, ""]
     residual: Float[Array, ""]
     status: Int[Array, ""]
+
+
+Start = tuple[Any, Float[Array, " N *C"]]  # w, as `Blocks`, and h
 
 
 class Inference(eqx.Module):
@@ -121,8 +124,19 @@ class Inference(eqx.Module):
     def name(self) -> str:
         """What users call it."""
 
+    def form(self, likelihood: Likelihood) -> Blocks:
+        """The precision of one site: its shape says how several latents are joined in it."""
+        C = likelihood.latents
+        return jnp.zeros((1,) if C == 1 else (1, C, C) if likelihood.coupled else (1, C))
+
+    def unknown(self, likelihood: Likelihood, count: int) -> Any:
+        """A start about which nothing is known."""
+        form = jax.eval_shape(lambda: self.form(likelihood))
+        shift = (count,) if likelihood.latents == 1 else (count, likelihood.latents)
+        return jax.tree.map(lambda part: np.full((count, *part.shape[1:]), np.nan), form), np.full(shift, np.nan)
+
     @abc.abstractmethod
-    def find(self, problem: Problem, start: tuple[Array, Array], tolerance: Any, max_calls: int) -> Found:
+    def find(self, problem: Problem, start: Start, tolerance: Any, max_calls: int) -> Found:
         """The sites, searched from a start, which may be unknown (NaN) in part or altogether."""
 
     @abc.abstractmethod
@@ -141,7 +155,7 @@ def find_sites(
     data: Data,
     engine: Engine,
     inference: Inference,
-    start: tuple[Any, Any],
+    start: Start,
     tolerance: Any = TOLERANCE,
 ) -> Found:
     """The sites of a model with its values as they are."""
@@ -151,14 +165,18 @@ def find_sites(
 
 @dataclasses.dataclass(frozen=True)
 class Inferred:
-    """How sites were found for observations that are not Gaussian, the sites exp(h f − ½ w f²), and f at their places."""
+    """How sites were found for observations that are not Gaussian, the sites exp(h f − ½ w f²), and f at their places.
+
+    Of several latents h and `mean` are (N, C), `variance` is (N, C, C), or (N, C) where the sites keep them apart, and w has a
+    form of `linalg.blocks`.
+    """
 
     method: str
     converged: bool
     message: str
     calls: int
     residual: float
-    w: np.ndarray
+    w: Any
     h: np.ndarray
     mean: np.ndarray
     variance: np.ndarray
@@ -166,7 +184,7 @@ class Inferred:
     @classmethod
     def of(cls, method: str, found: Found, count: int) -> Inferred:
         """The account of a search, on the host, for the first rows, beyond which nothing was seen."""
-        arrays = (np.asarray(part)[:count] for part in (found.w, found.h, found.mean, found.variance))
+        arrays = jax.tree.map(lambda part: np.asarray(part)[:count], (found.w, found.h, found.mean, found.variance))
         status = int(found.status)
         return cls(method, status == CONVERGED, STATUS[status], int(found.calls), float(found.residual), *arrays)
 
@@ -174,16 +192,9 @@ class Inferred:
         return f"{self.method}, {self.message} after {self.calls} calls (residual {self.residual:.1e})"
 
 
-def known(start: tuple[Array, Array]) -> tuple[Array, Array]:
+def known(start: Start) -> Start:
     """The starting sites, with sites that say nothing where they are unknown."""
-    w, h = (jnp.where(jnp.isnan(part), 0.0, part) for part in start)
-    return w, h
-
-
-def unknown(count: int, latents: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """A start about which nothing is known."""
-    shape = (count,) if latents == 1 else (count, latents)
-    return np.full(shape, np.nan), np.full(shape, np.nan)
+    return jax.tree.map(lambda part: jnp.where(jnp.isnan(part), 0.0, part), start)
 
 
 def hold(tree: Any) -> Any:

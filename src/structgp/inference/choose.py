@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from ..likelihoods.base import Likelihood
-from ..likelihoods.categories import Categorical
 from .base import Inference
 from .ep import EP
 from .laplace import Laplace
-from .several import LaplaceOfSeveral
 from .variational import Variational
 
 INFERENCES: dict[str, Inference] = {
@@ -22,12 +20,9 @@ def choose(likelihood: Likelihood, asked: str | None, weighted: bool = False) ->
     """The rule to find sites by; None for Gaussian data, which are their own sites."""
     if asked is not None and asked not in INFERENCES:
         raise ValueError(f"inference must be one of {list(INFERENCES)}, or None to leave the choice, got {asked!r}")
-    if likelihood.latents > 1:
-        if not isinstance(likelihood, Categorical):
-            raise ValueError(f"{type(likelihood).__name__} sees several latents, which is only available for Categorical")
-        if asked not in (None, "laplace"):
-            raise ValueError(f"{type(likelihood).__name__} has several latents: use inference='laplace', got {asked!r}")
-        return LaplaceOfSeveral()
+    if asked is not None and asked not in likelihood.inferences:
+        use = " or ".join(f"inference={name!r}" for name in likelihood.inferences)
+        raise ValueError(f"{type(likelihood).__name__} cannot be had by every method: use {use}, got {asked!r}")
     if likelihood.is_gaussian and asked is None and not weighted:
         return None
     return INFERENCES[asked or likelihood.default_inference]

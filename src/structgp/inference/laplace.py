@@ -6,7 +6,8 @@ mode is the mean f* under the sites and a* = Wf + g − W f*. Both move on strai
     ψ(s) = log p(y | f + s df) − ½ (a + s da)ᵀ(f + s df − m)
 
 is had for any step s without the engine. Where W is negative and leaves no density, or no ascent, a positive curvature that
-the likelihood knows takes its place for this step. At the mode the true W is used.
+the likelihood knows takes its place for this step. At the mode the true W is used. Of several latents f, g and a are vectors at
+each place, and W is a matrix.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from jaxtyping import Array, Float
 
 from ..engines.basis import columns
 from ..likelihoods.base import Likelihood
-from .base import CONVERGED, INFEASIBLE, UNFINISHED, Found, Inference, Problem, hold, known
+from ..linalg.blocks import Blocks, dot, on_each, times, trace
+from .base import CONVERGED, INFEASIBLE, UNFINISHED, Found, Inference, Problem, Start, hold, known
 
 ARMIJO = 1e-4
 HALVINGS = 40
@@ -43,20 +45,22 @@ class Laplace(Inference):
     def name(self) -> str:
         return "laplace"
 
-    def find(self, problem: Problem, start: tuple[Array, Array], tolerance: Any, max_calls: int) -> Found:
+    def form(self, likelihood: Likelihood) -> Blocks:
+        f = jnp.zeros((1,) if likelihood.latents == 1 else (1, likelihood.latents))
+        return likelihood.slope_and_curvature(jnp.zeros(1), f)[1]
+
+    def find(self, problem: Problem, start: Start, tolerance: Any, max_calls: int) -> Found:
         """Newton from the mode that the starting sites describe."""
         return self._at_mode(problem, newton(problem, start, tolerance, max_calls))
 
     def _at_mode(self, problem: Problem, end: Mode) -> Found:
-        likelihood, data, f = problem.model.likelihood, problem.data, end.f
-        g, W = _slope_and_curvature(problem, likelihood, f)
-        h = jnp.where(data.seen, W * f + g, 0.0)
-        bend = jax.jvp(lambda f: _slope_and_curvature(problem, likelihood, f)[1], (f,), (jnp.ones_like(f),))[1]
+        data, f = problem.data, end.f
+        g, W = _slope_and_curvature(problem, f)
+        h = times(W, f) + g
         whole = problem.given(W, h)
-        s = -0.5 * whole.variance * bend
+        s = -0.5 * _bends(problem, f, whole.variance)
         applied = problem.given(W, h, s).applied
-        values = data.times(1.0) * likelihood.log_prob(data.y, f, data.extra)
-        evidence = whole.log_normaliser + data.sum(values - h * f + 0.5 * W * f**2)
+        evidence = whole.log_normaliser + data.sum(_values(problem, f) - dot(h, f) + 0.5 * dot(f, times(W, f)))
         status = jnp.where(jnp.isfinite(evidence), end.status, INFEASIBLE)
         residual = jnp.sqrt(jnp.abs(end.decrement))
         held = (f, whole.variance, s, applied)
@@ -65,68 +69,84 @@ class Laplace(Inference):
     def surrogate(self, problem: Problem, found: Found) -> Float[Array, ""]:
         found = hold(found)
         f, variance, s, applied = found.held
-        likelihood, data = problem.model.likelihood, problem.data
-        g, W = _slope_and_curvature(problem, likelihood, f)
-        values = data.times(1.0) * likelihood.log_prob(data.y, f, data.extra)
-        return problem.log_normaliser(found.w, found.h, s) + data.sum(values - 0.5 * variance * W + applied * g)
+        g, W = _slope_and_curvature(problem, f)
+        own = _values(problem, f) - 0.5 * trace(W, variance) + dot(applied, g)
+        return problem.log_normaliser(found.w, found.h, s) + problem.data.sum(own)
 
 
-def _slope_and_curvature(problem: Problem, likelihood: Likelihood, f: Array) -> tuple[Array, Array]:
+def _values(problem: Problem, f: Array) -> Float[Array, " N"]:
+    """log p at every place, as often as it counts."""
+    data = problem.data
+    return data.times(1.0) * problem.model.likelihood.log_prob(data.y, f, data.extra)
+
+
+def _counted(problem: Problem, parts: Any) -> Any:
+    """What is had at every place, as often as it counts, and 0 where nothing was seen."""
+    seen, often = problem.data.seen, problem.data.times(1.0)
+    return jax.tree.map(lambda part: jnp.where(on_each(seen, part), on_each(often, part) * part, 0.0), parts)
+
+
+def _slope_and_curvature(problem: Problem, f: Array) -> tuple[Array, Blocks]:
     """∂log p and W = −∂²log p at every place, 0 where nothing was seen."""
     data = problem.data
-    _, g, W = likelihood.derivatives(data.y, f, data.extra)
-    return tuple(jnp.where(data.seen, data.times(1.0) * part, 0.0) for part in (g, W))  # type: ignore[return-value]
+    return _counted(problem, problem.model.likelihood.slope_and_curvature(data.y, f, data.extra))
 
 
-def newton(problem: Problem, start: tuple[Array, Array], tolerance: Any, max_calls: int) -> Mode:
+def _positive_curvature(problem: Problem, f: Array) -> Blocks:
+    """A stand-in for W that leaves a density."""
+    data = problem.data
+    return _counted(problem, problem.model.likelihood.curvature_bound(data.y, f, data.extra))
+
+
+def _bends(problem: Problem, f: Array, variance: Array) -> Array:
+    """∂ tr(V W)/∂f at every place."""
+    along = lambda e: jax.jvp(lambda f: trace(_slope_and_curvature(problem, f)[1], variance), (f,), (e,))[1]
+    if f.ndim == 1:
+        return along(jnp.ones_like(f))
+    return jax.vmap(lambda e: along(jnp.broadcast_to(e, f.shape)), out_axes=-1)(jnp.eye(f.shape[1]))
+
+
+def newton(problem: Problem, start: Start, tolerance: Any, max_calls: int) -> Mode:
     """The mode of f, from the one that the starting sites describe."""
-    likelihood, data, concave = problem.model.likelihood, problem.data, not problem.signed
     offset, _ = columns(problem.model, problem.X)
+    start_w, start_h = known(start)
 
     def height(f: Array, a: Array) -> Array:
-        values = data.times(1.0) * likelihood.log_prob(data.y, f, data.extra)
-        return data.sum(values) - 0.5 * jnp.sum(a * (f - offset))
+        return problem.data.sum(_values(problem, f)) - 0.5 * jnp.sum(a * (f - offset))
 
-    def direction(f: Array, a: Array, W: Array, g: Array) -> tuple[Array, Array, Array]:
-        h = W * f + g
+    def direction(s: Mode, W: Blocks, h: Array, g: Array) -> tuple[Array, Array, Array]:
         mean = problem.given(W, h).mean
-        df, da = mean - f, h - W * mean - a
-        return df, da, jnp.sum((g - a) * df)
+        df, da = mean - s.f, h - times(W, mean) - s.a
+        return df, da, jnp.sum((g - s.a) * df)
 
     def body(s: Mode) -> Mode:
-        g, W = _slope_and_curvature(problem, likelihood, s.f)
-        df, da, decrement = direction(s.f, s.a, W, g)
+        first = s.calls == 0  # towards the mean under the sites to start from, which may say nothing
+        g, W = _slope_and_curvature(problem, s.f)
+        choose = lambda a, b: jnp.where(first, a, b)
+        w, h = jax.tree.map(choose, (start_w, start_h), (W, times(W, s.f) + g))
+        df, da, decrement = direction(s, w, h, g)
         calls = s.calls + 1
-        if not concave:
-            bad = ~jnp.isfinite(decrement) | (decrement < 0)
-            positive = lambda: jnp.where(data.seen, data.times(1.0) * likelihood.curvature_bound(data.y, s.f, data.extra), 0.0)
-            df, da, decrement = jax.lax.cond(bad, lambda: direction(s.f, s.a, positive(), g), lambda: (df, da, decrement))
+        if problem.signed:
+            bad = ~first & (~jnp.isfinite(decrement) | (decrement < 0))
+            positive = _positive_curvature(problem, s.f)
+            step = lambda: direction(s, positive, times(positive, s.f) + g, g)
+            df, da, decrement = jax.lax.cond(bad, step, lambda: (df, da, decrement))
             calls = calls + bad
-        now = height(s.f, s.a)
-        far = lambda t: (
-            ~(height(s.f + t * df, s.a + t * da) >= now + ARMIJO * t * decrement - 1e-13 * jnp.abs(now)) & (t > 2.0**-HALVINGS)
-        )
+        now, rise = height(s.f, s.a), choose(0.0, ARMIJO * decrement)
+        far = lambda t: ~(height(s.f + t * df, s.a + t * da) >= now + rise * t - 1e-13 * jnp.abs(now)) & (t > 2.0**-HALVINGS)
         t = jax.lax.while_loop(far, lambda t: 0.5 * t, jnp.ones(()))
-        stuck = ~jnp.isfinite(decrement) | (t <= 2.0**-HALVINGS)
-        done = decrement <= tolerance**2
+        stuck, done = ~jnp.isfinite(decrement) | (t <= 2.0**-HALVINGS), decrement <= tolerance**2
         move = lambda x, dx: jnp.where(stuck, x, x + t * dx)
-        status = jnp.where(stuck, jnp.where(done, CONVERGED, INFEASIBLE), jnp.where(done, CONVERGED, RUNNING))
+        status = choose(RUNNING, jnp.where(done, CONVERGED, jnp.where(stuck, INFEASIBLE, RUNNING)))
         return Mode(move(s.f, df), move(s.a, da), decrement, calls, status)
 
-    w, h = known(start)
-    mean, _, log_normaliser, _ = problem.given(w, h)
-    usable = jnp.isfinite(log_normaliser) & jnp.isfinite(height(mean, h - w * mean))
-    begin = (jnp.where(usable, mean, offset), jnp.where(usable, h - w * mean, 0.0))
-    state = Mode(*begin, jnp.asarray(jnp.inf), jnp.asarray(1), jnp.asarray(RUNNING))
+    state = Mode(offset, jnp.zeros_like(offset), jnp.asarray(jnp.inf), jnp.asarray(0), jnp.asarray(RUNNING))
     end = jax.lax.while_loop(lambda s: (s.status == RUNNING) & (s.calls < max_calls), body, state)
-    status = jnp.where(end.status == RUNNING, UNFINISHED, end.status)
-    return end._replace(status=status)
+    return end._replace(status=jnp.where(end.status == RUNNING, UNFINISHED, end.status))
 
 
-def sites_at(problem: Problem, f: Array) -> tuple[Array, Array]:
+def sites_at(problem: Problem, f: Array) -> Start:
     """Sites that support f: its slope, and a curvature that leaves a density."""
-    likelihood, data = problem.model.likelihood, problem.data
-    g, W = _slope_and_curvature(problem, likelihood, f)
-    if problem.signed:
-        W = jnp.where(data.seen, data.times(1.0) * likelihood.curvature_bound(data.y, f, data.extra), 0.0)
-    return W, W * f + g
+    g, W = _slope_and_curvature(problem, f)
+    W = _positive_curvature(problem, f) if problem.signed else W
+    return W, times(W, f) + g

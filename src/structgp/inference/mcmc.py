@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 from .._types import Seed, generator
 from ..engines.base import Engine
 from ..engines.basis import columns, free_weights
-from ..engines.independent import CoupledKalman
+from ..engines.independent import IndependentKalman
 from ..engines.kalman import Kalman
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
@@ -29,7 +29,6 @@ from ..linalg.dense.factors import root
 from ..posterior import Model, Result
 from ..structure.dense import covariance
 from .base import Observed
-from .several import offsets
 
 METHODS = ("elliptical", "hmc")
 MOST_TRIES = 200  # after which a bracket has shrunk to nothing
@@ -98,9 +97,7 @@ def sample_latents(
             raise ValueError(f"{name} must be a whole number of at least {least}, got {value}")
     if data.y.shape[1] > 1:
         raise ValueError(f"draws are of one target, got {data.y.shape[1]}: take them one at a time")
-    latents, P = model.likelihood.latents, 0
-    if latents == 1:
-        P = jax.eval_shape(lambda x: columns(model, x)[1], jax.ShapeDtypeStruct((1, inputs.dimension), float)).shape[1]
+    P = jax.eval_shape(lambda x: columns(model, x)[1], jax.ShapeDtypeStruct((1, inputs.dimension), float)).shape[-1]
     if P and free_weights(model, P, inputs.dimension):
         raise ValueError("this prior leaves some functions free, so it has no draws: give the basis weights a covariance")
     key = jax.random.key(int(generator(seed).integers(2**62)))
@@ -118,29 +115,29 @@ class _Prior(eqx.Module):
     Phi: Float[Array, "N P"]  # basis functions times a root of the covariance of their weights
     roots: Float[Array, "C N N"] | None
     chains: tuple[Any, ...]
-    line: Kalman | None = eqx.field(static=True)
+    lines: tuple[Kalman, ...] = eqx.field(static=True)
 
     @classmethod
-    def of(cls, model: Model, inputs: Inputs, line: Kalman | None) -> _Prior:
-        """The prior of a model, along the line if there is an algorithm for that."""
-        X, latents = jnp.asarray(inputs.points), model.likelihood.latents
-        kernels, mean = kernels_of(model.kernel, latents), offsets(model, X)
-        Phi = columns(model, X)[1] if latents == 1 else jnp.zeros((len(X), 0))
+    def of(cls, model: Model, inputs: Inputs, lines: tuple[Kalman, ...]) -> _Prior:
+        """The prior of a model, along the line if there is an algorithm for that, one for each latent."""
+        X, kernels = jnp.asarray(inputs.points), kernels_of(model.kernel, model.likelihood.latents)
+        mean, Phi = columns(model, X)
+        mean, Phi = mean.reshape(len(X), -1), Phi.reshape(len(X), -1)  # several latents have no basis functions
         if Phi.shape[1]:
             L = jnp.linalg.cholesky(model.mean.precision(Phi.shape[1]))
             Phi = jax.scipy.linalg.solve_triangular(L, Phi.T, lower=True).T
-        if line is not None:
-            return cls(mean, Phi, None, tuple(line.form(kernel, inputs) for kernel in kernels), line)
-        return cls(mean, Phi, jnp.stack([root(covariance(kernel, X, X)) for kernel in kernels]), (), None)
+        if lines:
+            return cls(mean, Phi, None, tuple(line.form(one, inputs) for line, one in zip(lines, kernels, strict=True)), lines)
+        return cls(mean, Phi, jnp.stack([root(covariance(kernel, X, X)) for kernel in kernels]), (), ())
 
     def draw(self, key: Array) -> Float[Array, "N C"]:
         """A draw of f less its mean."""
         C = self.mean.shape[1]
         keys = jax.random.split(key, C + 1)
         basis = self.Phi @ jax.random.normal(keys[-1], (self.Phi.shape[1], C))
-        if self.line is None:
+        if not self.lines:
             return basis + self.coloured(jax.random.normal(keys[0], self.mean.shape))
-        draws = [self.line.prior_draws(chain, key, 1) for chain, key in zip(self.chains, keys, strict=False)]
+        draws = [line.prior_draws(chain, key, 1) for line, chain, key in zip(self.lines, self.chains, keys, strict=False)]
         return basis + jnp.concatenate(draws, axis=1)
 
     def coloured(self, z: Float[Array, "N C"]) -> Float[Array, "N C"]:
@@ -149,9 +146,10 @@ class _Prior(eqx.Module):
         return jnp.einsum("cnm,mc->nc", self.roots, z)
 
 
-def _line_of(engine: Engine) -> Kalman | None:
-    """The algorithm that draws along the line, where the engine works there."""
-    return Kalman(engine.harmonics) if isinstance(engine, CoupledKalman) else engine if isinstance(engine, Kalman) else None
+def _lines_of(engine: Engine) -> tuple[Kalman, ...]:
+    """The algorithms that draw each latent along the line, where the engine works there."""
+    parts = engine.parts if isinstance(engine, IndependentKalman) else (engine,)
+    return tuple(part for part in parts if isinstance(part, Kalman))
 
 
 def _log_likelihood(model: Model, data: Data, f: Float[Array, "N C"]) -> Float[Array, ""]:
@@ -168,7 +166,7 @@ def _squeezed(model: Model, draws: Float[Array, "n N C"]) -> Array:
 def _elliptical(
     model: Model, inputs: Inputs, data: Data, engine: Engine, key: Array, n: int, warmup: int, thin: int
 ) -> tuple[Array, Array]:
-    prior = _Prior.of(model, inputs, _line_of(engine))
+    prior = _Prior.of(model, inputs, _lines_of(engine))
     height = lambda g: _log_likelihood(model, data, prior.mean + g)
 
     def step(state: tuple[Array, Array], key: Array) -> tuple[tuple[Array, Array], Array]:
@@ -203,7 +201,7 @@ def _elliptical(
 def _hamiltonian(
     model: Model, inputs: Inputs, data: Data, engine: Engine, key: Array, n: int, warmup: int, thin: int
 ) -> tuple[Array, Array]:
-    blackjax, prior = _blackjax(), _Prior.of(model, inputs, None)
+    blackjax, prior = _blackjax(), _Prior.of(model, inputs, ())
     (N, C), P = prior.mean.shape, prior.Phi.shape[1]
     whole = lambda z: prior.mean + prior.coloured(z[:N]) + prior.Phi @ z[N:]
     height = lambda z: _log_likelihood(model, data, whole(z)) - 0.5 * jnp.sum(z * z)

@@ -1,9 +1,9 @@
 """The search for a fixed point of a local rule: all sites at once, damped by the angle between steps, sped up by Anderson.
 
 A rule proposes for every site where it should be, Δ away. Steps are measured by ⟨Δ, Δ'⟩ = Σ v² Δw Δw' + v Δh Δh', which has no
-units. When successive proposals point against each other the step is shortened, when they agree it grows; neither the residual
-nor the evidence is monotone on the way, so neither steers. Near the solution the last few steps are combined (Anderson), and a
-combination that leads astray is forgotten. A step that leaves no density is halved.
+units; of full matrices v_c v_d stands for v². When successive proposals point against each other the step is shortened, when
+they agree it grows; neither the residual nor the evidence is monotone on the way, so neither steers. Near the solution the last
+few steps are combined (Anderson), and a combination that leads astray is forgotten. A step that leaves no density is halved.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from .base import CONVERGED, INFEASIBLE, UNFINISHED, Problem, known
-from .laplace import newton, sites_at
+from ..linalg.blocks import full, own
+from .base import CONVERGED, INFEASIBLE, UNFINISHED, Problem, Start, known
+from .laplace import Laplace, newton, sites_at
 
 DEPTH = 5  # steps that are combined
 NEAR = 0.3  # residual below which they are
@@ -27,10 +28,10 @@ MODE_TOLERANCE, MODE_CALLS = 1e-2, 30  # for a start
 class Proposal(NamedTuple):
     """Where the sites should be, how far they are from it, and whether the rule makes sense here."""
 
-    w: Float[Array, " N"]
-    h: Float[Array, " N"]
-    residual: Float[Array, " N"]
-    sensible: Bool[Array, " N"]
+    w: Float[Array, " N *C"]
+    h: Float[Array, " N *C"]
+    residual: Float[Array, " N *C"]
+    sensible: Bool[Array, " N *C"]
 
 
 @runtime_checkable
@@ -47,18 +48,18 @@ class View(NamedTuple):
     mean: Array
     variance: Array
     log_normaliser: Array
-    change: Float[Array, "2 N"]
+    change: Float[Array, "P N"]
     residual: Array
     fine: Array
 
 
 class _State(NamedTuple):
-    sites: Float[Array, "2 N"]  # w and h in one array: half as many operations to compile
+    sites: Float[Array, "P N"]  # w and h in one array, two rows for each latent or more: half as many operations to compile
     view: View
     damping: Array
     shrink: Array
-    moves: Float[Array, "k 2 N"]  # differences of the sites
-    turns: Float[Array, "k 2 N"]  # and of the proposals
+    moves: Float[Array, "k P N"]  # differences of the sites
+    turns: Float[Array, "k P N"]  # and of the proposals
     kept: Array  # how many of them are there
     refused: Array  # the last combination led astray
     calls: Array
@@ -78,7 +79,7 @@ class Settled(NamedTuple):
 def settle(
     rule: LocalRule,
     problem: Problem,
-    start: tuple[Array, Array],
+    start: Start,
     tolerance: Any,
     max_calls: int,
     from_mode: bool = False,
@@ -90,12 +91,13 @@ def settle(
     seen = problem.data.seen
 
     def view(sites: Array) -> View:
-        w, h = sites
+        w, h = _unpacked(sites, begin_at)
         mean, variance, log_normaliser, _ = problem.given(w, h)
         to = rule.propose(problem, w, h, mean, variance)
-        change = jnp.where(seen, jnp.stack([to.w, to.h]) - sites, 0.0)
-        fine = jnp.isfinite(log_normaliser) & jnp.all((variance > 0) & (to.sensible | ~seen) & jnp.isfinite(change))
-        residual = jnp.max(jnp.where(seen, to.residual, 0.0), initial=0.0)
+        change = jnp.where(seen, _packed((to.w, to.h)) - sites, 0.0)
+        sound = (own(variance).T > 0) & (to.sensible.T | ~seen)
+        fine = jnp.isfinite(log_normaliser) & jnp.all(sound) & jnp.all(jnp.isfinite(change))
+        residual = jnp.max(jnp.where(seen, to.residual.T, 0.0), initial=0.0)
         return View(mean, variance, log_normaliser, change, residual, fine)
 
     def body(s: _State) -> _State:
@@ -130,10 +132,12 @@ def settle(
     def going(s: _State) -> Array:
         return (s.status == RUNNING) & (s.calls < max_calls)
 
-    sites = jnp.stack(_from_mode(problem, start) if from_mode or problem.leaves_functions_free() else known(start))
+    begin_at = _from_mode(problem, start) if from_mode or problem.leaves_functions_free() else known(start)
+    sites = _packed(begin_at)
     damping = 0.8 if problem.model.likelihood.log_concave else 0.5
-    zero, empty = jnp.zeros_like(sites[0]), jnp.zeros((DEPTH, *sites.shape))
-    unseen = View(zero, zero, jnp.zeros(()), jnp.zeros_like(sites), jnp.asarray(jnp.inf), jnp.asarray(False))
+    variance, mean = jax.tree.map(jnp.zeros_like, begin_at)
+    empty = jnp.zeros((DEPTH, *sites.shape))
+    unseen = View(mean, variance, jnp.zeros(()), jnp.zeros_like(sites), jnp.asarray(jnp.inf), jnp.asarray(False))
     begin = _State(
         sites,
         unseen,
@@ -148,23 +152,39 @@ def settle(
     )
     end = jax.lax.while_loop(going, body, begin)
     status = jnp.where(end.status == RUNNING, UNFINISHED, end.status)
-    return Settled(end.sites[0], end.sites[1], end.view, end.calls, status)
+    return Settled(*_unpacked(end.sites, begin_at), end.view, end.calls, status)
+
+
+def _packed(sites: tuple[Array, Array]) -> Float[Array, "P N"]:
+    """w and h at each place in one column."""
+    return jnp.concatenate([jnp.reshape(part, (len(part), -1)).T for part in sites])
+
+
+def _unpacked(columns: Float[Array, "P N"], like: tuple[Array, Array]) -> tuple[Array, Array]:
+    """w and h, of these shapes."""
+    w, h = like
+    of_w = w[0].size
+    return columns[:of_w].T.reshape(w.shape), columns[of_w:].T.reshape(h.shape)
 
 
 def _from_mode(problem: Problem, start: tuple[Array, Array]) -> tuple[Array, Array]:
     """The start, or what Laplace's mode says where it is unknown."""
 
     def mode() -> tuple[Array, Array]:
-        end = newton(problem, known(start), MODE_TOLERANCE, MODE_CALLS)
+        several = start[1].ndim > 1  # whose curvature may have another form than these sites
+        likelihood = problem.model.likelihood
+        end = newton(problem, Laplace().unknown(likelihood, len(start[1])) if several else start, MODE_TOLERANCE, MODE_CALLS)
         w, h = sites_at(problem, end.f)
+        w = w if not several else full(w) if start[0].ndim == 3 else own(full(w))
         return jnp.where(jnp.isnan(start[0]), w, start[0]), jnp.where(jnp.isnan(start[1]), h, start[1])
 
     return jax.lax.cond(jnp.any(jnp.isnan(start[0])), mode, lambda: start)
 
 
-def _metric(view: View) -> Float[Array, "2 N"]:
+def _metric(view: View) -> Float[Array, "P N"]:
     """What makes steps comparable."""
-    return jnp.stack([view.variance**2, view.variance])
+    v = own(view.variance)
+    return _packed((v[:, :, None] * v[:, None, :] if view.variance.ndim == 3 else v**2, v))
 
 
 def _cosine(new: View, old: View) -> Float[Array, ""]:
@@ -174,7 +194,7 @@ def _cosine(new: View, old: View) -> Float[Array, ""]:
     return inner(new, old) / jnp.sqrt(jnp.maximum(inner(new, new) * inner(old, old), 1e-300))
 
 
-def _combined(s: _State) -> Float[Array, "2 N"]:
+def _combined(s: _State) -> Float[Array, "P N"]:
     """The combination of the last steps whose proposed change is smallest, and one damped step from there."""
     there = jnp.arange(DEPTH) < s.kept
     flat = lambda past: jnp.reshape(past, (DEPTH, -1))

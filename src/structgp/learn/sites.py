@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from ..background import Early, compiling
 from ..engines.base import Engine
-from ..inference.base import CONVERGED, TOLERANCE, Found, Inference, Problem, find_sites, unknown
+from ..inference.base import CONVERGED, TOLERANCE, Found, Inference, Problem, find_sites
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
 from ..inputs.rows import in_bucket
@@ -73,8 +73,8 @@ class SiteEvidence:
                 break
         return found
 
-    def _cold(self) -> tuple[np.ndarray, np.ndarray]:
-        return unknown(len(self.inputs), self.model.likelihood.latents)
+    def _cold(self) -> Any:
+        return self.inference.unknown(self.model.likelihood, len(self.inputs))
 
 
 @functools.partial(jax.jit, static_argnames=("engine", "inference"))

@@ -2,6 +2,10 @@
 
 A likelihood of your own needs `log_prob(y, f)` and nothing else to be learned from; `moments(f)` and `cumulative(y, f)` add the
 mean, the variance and the quantiles of new observations. Everything is element by element: y and f broadcast.
+
+Where an observation sees several latents, f has a last axis for them, and so has the slope; W, minus the second derivatives,
+is a matrix. Beliefs about f have variances (…, C) while the latents are kept apart, else covariances (…, C, C); of a belief
+with variances `tilted_derivatives` gives the diagonal of the second derivatives.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ from jaxtyping import Float
 from .._types import Numbers
 from ..linalg import quadrature
 from ..parameters.tree import Parametrised
+
+LEAST = 1e-8  # curvature of a stand-in where there is none
 
 
 class Likelihood(Parametrised):
@@ -50,6 +56,11 @@ class Likelihood(Parametrised):
         raise NotImplementedError(f"{type(self).__name__} is not Gaussian, so that it has no variance of the noise")
 
     @property
+    def coupled(self) -> bool:
+        """Whether the sites of several latents are full matrices: else one number for each latent keeps them apart."""
+        return False
+
+    @property
     def log_concave(self) -> bool:
         """Whether log p(y | f) is concave in f for every y."""
         return self.is_gaussian
@@ -63,6 +74,11 @@ class Likelihood(Parametrised):
     def default_inference(self) -> str:
         """The method that is dependable for this likelihood."""
         return "ep" if self.log_concave else "variational"
+
+    @property
+    def inferences(self) -> tuple[str, ...]:
+        """The methods that can be had."""
+        return "ep", "power-ep", "variational", "laplace"
 
     @abc.abstractmethod
     def log_prob(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> Numbers:
@@ -100,12 +116,21 @@ class Likelihood(Parametrised):
 
     def derivatives(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> tuple[Numbers, Numbers, Numbers]:
         """log p(y | f), its slope in f, and W, minus its second derivative."""
-        value, slope, second = quadrature.with_derivatives(lambda f: self.log_prob(y, f, extra), f)
+        derivatives = quadrature.with_derivatives if self.latents == 1 else quadrature.with_matrices
+        value, slope, second = derivatives(lambda f: self.log_prob(y, f, extra), f)
         return value, slope, -second
 
-    def curvature_bound(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> Numbers:
+    def slope_and_curvature(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> tuple[Numbers, Any]:
+        """The slope of log p(y | f), and W in the form in which sites keep it."""
+        return self.derivatives(y, f, extra)[1:]
+
+    def curvature_bound(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> Any:
         """A positive stand-in for W with which a Newton step still ascends."""
-        return jnp.maximum(self.derivatives(y, f, extra)[2], 1e-8)
+        W = self.derivatives(y, f, extra)[2]
+        if self.latents == 1:
+            return jnp.maximum(W, LEAST)
+        values, vectors = jnp.linalg.eigh(W)
+        return (vectors * jnp.maximum(values, LEAST)[..., None, :]) @ jnp.swapaxes(vectors, -1, -2)
 
     def log_tilted(self, y: Numbers, mean: Numbers, variance: Numbers, power: Numbers = 1.0, extra: Numbers = 1.0) -> Numbers:
         """log ∫ N(f; mean, variance) p(y | f)^power df, by quadrature around the peak unless there is something better."""

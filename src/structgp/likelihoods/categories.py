@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Numbers
+from ..linalg.blocks import Contrasts
 from ..linalg.quadrature import across, lattice, log_integral
 from .base import Likelihood, held
 from .labels import class_numbers, log_averaged_logistic
@@ -46,12 +47,20 @@ class Categorical(Likelihood):
         return self.classes
 
     @property
+    def coupled(self) -> bool:
+        return True
+
+    @property
     def log_concave(self) -> bool:
         return True
 
     @property
     def default_inference(self) -> str:
         return "laplace"
+
+    @property
+    def inferences(self) -> tuple[str, ...]:
+        return ("laplace",)  # averages over a lattice are too coarse for a search among them
 
     def check(self, y: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
         self.check_extra(extra, np.shape(y))
@@ -75,9 +84,13 @@ class Categorical(Likelihood):
             p[..., None] * jnp.eye(self.classes) - p[..., None] * p[..., None, :],
         )
 
-    def curvature_bound(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> Numbers:
+    def slope_and_curvature(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> tuple[Numbers, Contrasts]:
+        p = jax.nn.softmax(f, axis=-1)
+        return self._indicators(y) - p, Contrasts(p)
+
+    def curvature_bound(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> Contrasts:
         """W, which is never negative here."""
-        return self.derivatives(y, f)[2]
+        return self.slope_and_curvature(y, f)[1]
 
     def _nodes(self, mean: Any, variance: Any) -> Any:
         """Latent values (points, …, C) that stand for N(mean, variance)."""

@@ -65,6 +65,13 @@ def with_derivatives(function: Function, x: Any) -> tuple[Any, Any, Any]:
     return value, first, second
 
 
+def with_matrices(function: Function, x: Any) -> tuple[Any, Any, Any]:
+    """The value of a function of vectors in the last axis, its gradients and its matrices of second derivatives."""
+    gradient = jax.grad(lambda x: jnp.sum(function(x)))
+    along = jax.vmap(lambda e: jax.jvp(gradient, (x,), (jnp.broadcast_to(e, x.shape),))[1], out_axes=-1)
+    return function(x), gradient(x), along(jnp.eye(x.shape[-1]))
+
+
 def log_integral(factor: Function, mean: Numbers, variance: Numbers, rule: Rule) -> Numbers:
     """log ∫ N(f; mean, variance) exp(factor(f)) df by a rule that is held fixed."""
     moved = rule.rest * (mean - jax.lax.stop_gradient(mean))

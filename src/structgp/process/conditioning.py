@@ -16,10 +16,10 @@ from ..background import Early, compiling
 from ..engines.base import Engine
 from ..engines.basis import Factors, Weights, columns, integrate, sites_of
 from ..engines.diagnose import why_not_positive
+from ..engines.independent import check_latents
 from ..engines.plan import Plan
-from ..inference.base import CONVERGED, Found, Inference, Inferred, find_sites, unknown
+from ..inference.base import CONVERGED, Found, Inference, Inferred, find_sites
 from ..inference.choose import choose
-from ..inference.several import check_several
 from ..inputs.layouts import Grid, Inputs
 from ..inputs.observations import Data
 from ..inputs.rows import filled, in_bucket, size_for, unseen_beyond
@@ -27,15 +27,15 @@ from ..kernels.independent import kernels_of
 from ..linalg.dense.cholesky import lapack_threads
 from ..posterior import Conditional, Model
 from ..structure.dense import typical_variance
-from .latents import condition_latents, conditional_of
 
-Pair = tuple[Float[Array, "M T"], Float[Array, " M"]]
+Pair = tuple[Float[Array, " M *C T"], Float[Array, " M *C"]]
 
 
 class Posterior(eqx.Module):
     """What is believed of f after data: a zero-mean process given sites, the known mean, and the weights of basis functions.
 
-    A value that passes through `jit`, `vmap` and `grad`. T targets have a mean each and one variance for all.
+    A value that passes through `jit`, `vmap` and `grad`. T targets have a mean each and one variance for all. Several latents
+    have means (M, C, T), covariances (M, C, C) at each place, (M, C, M, C) among places, and draws (n, M, C, T).
     """
 
     prior: Model
@@ -51,13 +51,13 @@ class Posterior(eqx.Module):
         else:
             X, (means, variance) = places, self.conditional.at(places, part)
         mean, U = self.with_weights(*basis_of(self.prior, X, part), means)
-        return mean, variance + jnp.sum(U * U, axis=0)
+        return mean, variance + jnp.sum(U * U, axis=0) if len(U) else variance
 
     def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M T"], Float[Array, "M M"]]:
         """Means and the whole covariance at new places."""
         means, covariance = self.conditional.joint(X)
         mean, U = self.with_weights(*columns(self.prior, X), means)
-        return mean, covariance + U.T @ U
+        return mean, covariance + U.T @ U if len(U) else covariance
 
     def gradient(self, X: Float[Array, "M D"]) -> Float[Array, "M T D"]:
         """The gradient of the mean in the inputs."""
@@ -77,12 +77,16 @@ class Posterior(eqx.Module):
         drawn = jax.random.normal(of_weights, (n, self.weights.factor.shape[0], T))
         solve = lambda z: jax.scipy.linalg.solve_triangular(self.weights.factor, z, lower=True, trans="T")
         beta = self.weights.mean + jax.vmap(solve)(drawn)
-        open_ = jnp.reshape(residuals(places, of_rest, n * T), (len(X), n, T))
-        return (known[:, None] + means[:, :T])[None] + (Phi - means[:, T:]) @ beta + jnp.swapaxes(open_, 0, 1)
+        rest = residuals(places, of_rest, n * T)
+        open_ = jnp.moveaxis(jnp.reshape(rest, (*rest.shape[:-1], n, T)), -2, 0)
+        of_basis = jnp.einsum("...p,npt->n...t", Phi - means[..., T:], beta)
+        return (known[..., None] + means[..., :T])[None] + of_basis + open_
 
     def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N T"]]:
         """The diagonal of C⁻¹ and C⁻¹y with the basis weights integrated out, in the order of the sites."""
         diagonal, alpha = self.conditional.inverse_parts()
+        if alpha.shape[-1] == self.targets:
+            return diagonal, alpha
         U = jax.scipy.linalg.solve_triangular(self.weights.factor, alpha[:, self.targets :].T, lower=True)
         return diagonal - jnp.sum(U * U, axis=0), alpha[:, : self.targets] - alpha[:, self.targets :] @ self.weights.mean
 
@@ -106,9 +110,9 @@ def combined(
     known: Float[Array, " M"], Phi: Float[Array, "M P"], weights: Weights, means: Float[Array, "M C"], T: int
 ) -> tuple[Float[Array, "M T"], Float[Array, "P M"]]:
     """The mean of f, and U with UᵀU = ρᵀA⁻¹ρ, ρ = φ − m_Φ, through which the uncertain weights enter."""
-    rho = Phi - means[:, T:]
-    U = jax.scipy.linalg.solve_triangular(weights.factor, rho.T, lower=True)
-    return known[:, None] + means[:, :T] + rho @ weights.mean, U
+    rho = Phi - means[..., T:]
+    U = jax.scipy.linalg.solve_triangular(weights.factor, rho.T, lower=True) if rho.shape[-1] else rho.T
+    return known[..., None] + means[..., :T] + rho @ weights.mean, U
 
 
 def basis_of(model: Model, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, " M"], Float[Array, "M P"]]:
@@ -192,7 +196,8 @@ def condition(
         else:
             found = _search(model, inputs, data, engine, rule, start) if found is None else found
             inferred = _said(Inferred.of(rule.name, found, count))
-            posterior = _with_found(model, inputs, engine, rule, found)
+            sites = found.w, found.h, found.log_evidence
+            posterior = jax.block_until_ready(given_sites(model, inputs, *sites, engine, rule.signed(model.likelihood)))
     if not np.isfinite(posterior.log_evidence):
         raise ValueError(why_not_positive(model, inputs, data))
     return Conditioned(posterior, plan.run_by(engine), inferred)
@@ -206,9 +211,7 @@ def compiled_ahead(
     engine = engine.tuned(model, inputs, data)
     if rule is None:
         return compiling(given_data, model, inputs, data, engine, after=after)
-    w, h = unknown(len(inputs), model.likelihood.latents)
-    if model.likelihood.latents > 1:
-        return compiling(condition_latents, model, inputs, w, h, engine, after=after)
+    w, h = rule.unknown(model.likelihood, len(inputs))
     return compiling(given_sites, model, inputs, w, h, np.zeros(()), engine, rule.signed(model.likelihood), after=after)
 
 
@@ -230,7 +233,7 @@ def rule_for(model: Model, asked: str | None, data: Data) -> Inference | None:
 def check_inputs(model: Model, inputs: Inputs) -> None:
     """Let the kernel and the mean say what they think of these inputs, before anything is computed."""
     point = jax.ShapeDtypeStruct((inputs.dimension,), np.float64)
-    check_several(model, inputs.dimension)
+    check_latents(model, inputs.dimension)
     kernels = kernels_of(model.kernel, 1)
     jax.eval_shape(lambda x: ([(k.between(x, x), k.null_space(x)) for k in kernels], model.mean(x)), point)
     for kernel in kernels:
@@ -238,9 +241,9 @@ def check_inputs(model: Model, inputs: Inputs) -> None:
 
 
 def _search(model: Model, inputs: Inputs, data: Data, engine: Engine, rule: Inference, start: tuple[Any, Any] | None) -> Found:
-    cold = unknown(len(inputs), model.likelihood.latents)
+    cold = rule.unknown(model.likelihood, len(inputs))
     if start is not None:
-        start = tuple(np.concatenate([part, more[len(part) :]]) for part, more in zip(start, cold, strict=True))  # type: ignore[assignment]
+        start = jax.tree.map(lambda part, more: np.concatenate([part, more[len(part) :]]), start, cold)
     found = find_sites(model, inputs, data, engine, rule, start or cold)
     if start is not None and found.status != CONVERGED:
         found = find_sites(model, inputs, data, engine, rule, cold)
@@ -253,11 +256,3 @@ def _said(inferred: Inferred) -> Inferred:
             f"{inferred}: the evidence of this model means nothing; try inference='variational'", RuntimeWarning, stacklevel=5
         )
     return inferred
-
-
-def _with_found(model: Model, inputs: Inputs, engine: Engine, rule: Inference, found: Found) -> Any:
-    if model.likelihood.latents > 1:
-        conditional = conditional_of(model, inputs, found, engine)
-        return Posterior(model, conditional, None, np.asarray(found.log_evidence))  # type: ignore[arg-type]
-    signed = rule.signed(model.likelihood)
-    return jax.block_until_ready(given_sites(model, inputs, found.w, found.h, found.log_evidence, engine, signed))

@@ -7,6 +7,7 @@ import functools
 from typing import Any, NamedTuple, Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .._types import Seed, double_precision, generator
@@ -16,13 +17,13 @@ from ..engines.cholesky import CholeskyConditional
 from ..engines.grids import GridConditional
 from ..engines.kalman import KalmanConditional
 from ..engines.plan import Plan, plan
-from ..inference.base import Inferred, unknown
+from ..inference.base import Inferred
 from ..inference.choose import choose
 from ..inference.ep import cavity
 from ..inputs.layouts import Grid, Inputs, as_inputs, duplicates, together
 from ..inputs.observations import Data, joined, read_observations
-from ..inputs.rows import in_few_sizes
 from ..learn.maximise import Learning
+from ..linalg.blocks import diagonals, trace
 from ..linalg.dense.cholesky import lapack_threads
 from ..parameters.tree import as_numpy
 from ..posterior import Conditional, Model, Moments, Prediction, Result
@@ -53,7 +54,10 @@ class BasisWeights(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Fitted(Result):
-    """A GP conditioned on data, with learned parameters when it comes from `fit` (then `learning` says how)."""
+    """A GP conditioned on data, with learned parameters when it comes from `fit` (then `learning` says how).
+
+    Where the likelihood sees several latents, everything that is said of f has a last axis for them.
+    """
 
     gp: Any  # a GP
     inputs: Inputs
@@ -103,6 +107,11 @@ class Fitted(Result):
         """
         Xs = self._new_points(X)
         part = self._which_part(part)
+        if covariance and self._latents:
+            raise ValueError(
+                f"a prediction of {self.likelihood.latents} latents has their covariance at each place, not that among places: "
+                "leave out covariance=True, or ask fitted.posterior.joint"
+            )
         if covariance:
             if part is not None:
                 raise ValueError("the covariance of a part is not available: ask for one of the two")
@@ -116,31 +125,35 @@ class Fitted(Result):
             else:
                 mean, variance = self._in_chunks(functools.partial(_marginals, part=part), Xs, part)
         mean, variance = (self._over(X, values) for values in (self._shaped(mean), self._spread(variance)))
-        return Prediction(mean, variance, self.likelihood, extra=self._extra(extra))
+        return self._prediction(mean, variance, extra)
 
     @double_precision
     def sample(self, X: Any, n: int = 1, seed: Seed = None, observed: bool = False, extra: Any = None) -> np.ndarray:
-        """n joint draws of f at new places, (n, M) or (n, M, T); with `observed` of new observations, noise included."""
+        """n joint draws of f at new places, (n, M) or (n, M, T); with `observed` of new observations, noise included.
+
+        Draws of several latents are (n, M, C).
+        """
         if n < 1:
             raise ValueError(f"n must be at least 1 sample, got {n}")
         rng = generator(seed)
         Xs, T = self._new_points(X), self._targets
         if not len(Xs):
-            return np.zeros((n, 0) if self._single else (n, 0, T))
+            return np.zeros((n, 0, *self._latents) if self._single else (n, 0, T))
         key = jax.random.key(int(rng.integers(2**62)))
         grid = self._as_grid(X)
         places = Xs if grid is None else grid
         with lapack_threads(self.plan.rows):
             draws = np.asarray(_draws(self.posterior, key, places, n))
-        f = self._over(X, draws[..., 0]) if self._single else draws
+        f = self._over(X, draws[..., 0], axis=1) if self._single else draws
         return self.likelihood.sample(rng, f, self._extra(extra)) if observed else f
 
     @double_precision
     def gradient(self, X: Any) -> np.ndarray:
-        """The gradient of the posterior mean in the inputs at new places, (M, D) or (M, D, T)."""
+        """The gradient of the posterior mean in the inputs at new places, (M, D) or (M, D, T), or (M, D, C) for C latents."""
         Xs = self._new_points(X)
         slopes = np.asarray(_gradient(self.posterior, Xs))
-        return slopes[:, 0] if self._single else np.moveaxis(slopes, 1, 2)
+        slopes = slopes[..., 0, :] if self._single else slopes
+        return np.swapaxes(slopes, 1, slopes.ndim - 1)
 
     @double_precision
     def derivative(self, X: Any, order: int = 1, *, dim: int | None = None, part: int | None = None) -> Moments:
@@ -149,6 +162,8 @@ class Fitted(Result):
         `part` asks for one term of a kernel that is a sum, without the mean of the process. At the step of a sharp change point
         it is the derivative from the right.
         """
+        if self._latents:
+            raise ValueError(f"derivatives are of one latent function, and {type(self.likelihood).__name__} sees several")
         Xs, part = self._new_points(X), self._which_part(part)
         dim = self._which_column(dim)
         if order != int(order) or order < 1:
@@ -206,7 +221,7 @@ class Fitted(Result):
     def degrees_of_freedom(self) -> float:
         """tr[K C⁻¹]: how many parameters the smoother uses, those of basis functions included."""
         if self.inference is not None:
-            return float(np.sum(self.inference.w * self.inference.variance))
+            return float(np.sum(trace(self.inference.w, jnp.asarray(self.inference.variance))))
         precision, _ = self._precision_parts()
         seen = np.asarray(self.data.seen)
         noise = noise_variance(self.gp, self.inputs, self.data)
@@ -288,11 +303,16 @@ class Fitted(Result):
         return self.data.y.shape[1]
 
     @property
+    def _latents(self) -> tuple[int, ...]:
+        """The axis that several latents have in every answer: none for one."""
+        return () if self.likelihood.latents == 1 else (self.likelihood.latents,)
+
+    @property
     def _single(self) -> bool:
         return self.data.flat
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
-        return values[:, 0] if self._single else values
+        return values[..., 0] if self._single else values
 
     def _spread(self, variance: np.ndarray) -> np.ndarray:
         return variance if self._single else np.repeat(variance[:, None], self._targets, axis=1)
@@ -316,10 +336,18 @@ class Fitted(Result):
         many = isinstance(X, Grid) and len(X) > FEW_CELLS
         return X if many and isinstance(self.conditional, GridConditional) else None
 
-    def _over(self, X: Any, values: np.ndarray) -> np.ndarray:
+    def _over(self, X: Any, values: np.ndarray, axis: int = 0) -> np.ndarray:
         """Values at the places X, as an array over them when y came as an array over a grid and X is a whole one."""
         whole = self.data.gridded and isinstance(X, Grid) and X.cells is None
-        return values.reshape(*values.shape[:-1], *X.shape) if whole else values
+        return values.reshape(*values.shape[:axis], *X.shape, *values.shape[axis + 1 :]) if whole else values
+
+    def _prediction(self, mean: np.ndarray, variance: np.ndarray, extra: Any) -> Prediction:
+        """A belief about f; of several latents the variances are matrices, or their diagonals."""
+        if not self._latents:
+            return Prediction(mean, variance, self.likelihood, extra=self._extra(extra))
+        covariance = variance if variance.ndim > mean.ndim else np.asarray(diagonals(jnp.asarray(variance)))
+        variance = np.diagonal(covariance, axis1=-2, axis2=-1)
+        return Prediction(mean, variance, self.likelihood, covariance, self._extra(extra))
 
     def _check_dimension(self, new: Inputs) -> None:
         if new.dimension != self.inputs.dimension:
@@ -332,7 +360,7 @@ class Fitted(Result):
         """Run over the rows in pieces of a few sizes, so that nothing grows with their number and little is compiled."""
         conditional = self.conditional.for_places(Xs, part)
         size = int(2 ** np.clip(np.floor(np.log2(CHUNK_BYTES / (8 * max(conditional.row_size, 1)))), 4, 14))
-        means, spreads = [np.zeros((0, self._targets))], [np.zeros(0)]
+        means, spreads = [np.zeros((0, *self._latents, self._targets))], [np.zeros((0, *self._latents, *self._latents))]
         for at in range(0, len(Xs), size):
             piece = Xs[at : at + size]
             padded = min(size, max(16, 2 ** int(np.ceil(np.log2(len(piece))))))
@@ -366,8 +394,8 @@ class Fitted(Result):
 
     def _without_sites(self, inferred: Inferred) -> Moments:
         m, v, _ = cavity(1.0, inferred.w, inferred.h, inferred.mean, inferred.variance)
-        observed = in_few_sizes(self.likelihood.observed, np.asarray(m), np.asarray(v), self._extra(self.data.extra))
-        mean, variance = (np.array(part) for part in observed)
+        without = self._prediction(np.asarray(m), np.asarray(v), self.data.extra)
+        mean, variance = (np.array(part) for part in without.observed)
         unseen = ~np.asarray(self.data.seen)
         mean[unseen], variance[unseen] = np.nan, np.nan
         return Moments(mean, variance)
@@ -387,6 +415,9 @@ class Fitted(Result):
         gp = self.gp.replace(kernel=as_numpy(self.conditional.kernel))  # type: ignore[attr-defined]
         dense = condition(gp, self.inputs, self.data, plan(gp, self.inputs, "dense"))
         return Fitted.of(gp, self.inputs, self.data, dense)
+
+
+FittedLatents = Fitted  # what a model of several latents was once called
 
 
 _marginals = jax.jit(Posterior.marginals, static_argnames="part")
@@ -421,9 +452,9 @@ def with_more(fitted: Any, new: Inputs, data: Data) -> tuple[Inputs, Data, Condi
         return inputs, both, Conditioned(posterior, plan(gp, inputs, "dense", data=both))
     applies = not isinstance(fitted.plan.engine.offer(gp, inputs, both), No)
     chosen = fitted.plan.tuned(gp, inputs, both) if applies else plan(gp, inputs, data=both)
-    rule, start = None, None
-    if fitted.inference is not None:
-        rule = choose(gp.likelihood, fitted.inference.method)
-        more = unknown(after, gp.likelihood.latents)[0]
-        start = (np.concatenate([fitted.inference.w, more]), np.concatenate([fitted.inference.h, more]))
+    rule = None if fitted.inference is None else choose(gp.likelihood, fitted.inference.method)
+    if rule is None:
+        return inputs, both, condition(gp, inputs, both, chosen)
+    sites = fitted.inference.w, fitted.inference.h
+    start = jax.tree.map(lambda *parts: np.concatenate(parts), sites, rule.unknown(gp.likelihood, after))
     return inputs, both, condition(gp, inputs, both, chosen, rule, start)

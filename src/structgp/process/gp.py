@@ -10,8 +10,8 @@ import numpy as np
 from .._types import Seed, double_precision, generator
 from ..engines.plan import Plan, plan
 from ..inference.mcmc import LatentDraws, sample_latents
-from ..inputs.layouts import Inputs, as_inputs
-from ..inputs.observations import Data, read_observations
+from ..inputs.layouts import as_inputs
+from ..inputs.observations import read_observations
 from ..kernels.algebra import Kernel
 from ..kernels.independent import IndependentKernels
 from ..learn.clock import Deadline
@@ -24,9 +24,8 @@ from ..likelihoods.gaussian import Gaussian
 from ..linalg.dense.cholesky import lapack_threads
 from ..means import Mean, as_mean
 from ..parameters.tree import Parametrised, free_vector
-from .conditioning import Conditioned, check_inputs, compiled_ahead, condition, rule_for
+from .conditioning import check_inputs, compiled_ahead, condition, rule_for
 from .fitted import Fitted
-from .latents import FittedLatents
 from .prior import sample_prior
 from .series import FittedSeries, condition_series, fit_series
 from .stream import Stream, from_nothing
@@ -114,7 +113,7 @@ class GP(Parametrised):
         check_inputs(self, inputs)
         data = read_observations(self.likelihood, y, noise, missing, inputs, extra, weights)
         chosen = plan(self, inputs, structure, approximate, data)
-        return _fitted(self, inputs, data, condition(self, inputs, data, chosen, rule_for(self, inference, data)))
+        return Fitted.of(self, inputs, data, condition(self, inputs, data, chosen, rule_for(self, inference, data)))
 
     @double_precision
     def fit(
@@ -173,7 +172,7 @@ class GP(Parametrised):
             learned, learning = LEARNERS[method](self, inputs, data, chosen.chosen, **options)
             found = None if sites is None else sites.sites(free_vector(learned))
         chosen = chosen.tuned(learned, inputs, data)
-        return _fitted(learned, inputs, data, condition(learned, inputs, data, chosen, rule, found=found), learning)
+        return Fitted.of(learned, inputs, data, condition(learned, inputs, data, chosen, rule, found=found), learning)
 
     @double_precision
     def sample(self, X: Any, n: int = 1, seed: Seed = None, observed: bool = False) -> np.ndarray:
@@ -269,8 +268,3 @@ class GP(Parametrised):
         if not self.likelihood.is_gaussian:
             name = type(self.likelihood).__name__
             raise ValueError(f"{what} needs Gaussian observations, not {name}: condition or fit on all of the data together")
-
-
-def _fitted(gp: GP, inputs: Inputs, data: Data, given: Conditioned, learning: Any = None) -> Any:
-    kind = Fitted if gp.likelihood.latents == 1 else FittedLatents
-    return kind.of(gp, inputs, data, given, learning)

@@ -14,7 +14,6 @@ from ..engines.eigen import Eigen
 from ..engines.grids import prior_draws
 from ..engines.kalman import Kalman
 from ..engines.plan import plan
-from ..inference.several import offsets
 from ..inputs.layouts import Grid, Inputs
 from ..kernels.algebra import Kernel
 from ..kernels.independent import kernels_of
@@ -34,7 +33,7 @@ def sample_prior(model: Any, inputs: Inputs, n: int, rng: np.random.Generator) -
     if model.likelihood.latents > 1:
         each = [model.replace(kernel=one, likelihood=Gaussian()) for one in kernels_of(model.kernel, model.likelihood.latents)]
         draws = [_draws(one, inputs, n, rng) for one in each]
-        return np.asarray(_offsets(model, inputs.points)) + np.stack(draws, axis=-1)
+        return np.asarray(_mean_and_basis(model, inputs.points)[0]) + np.stack(draws, axis=-1)
     mean, Phi = (np.asarray(part) for part in _mean_and_basis(model, inputs.points))
     of_mean = jax.eval_shape(model.mean.features, jax.ShapeDtypeStruct((inputs.dimension,), np.float64)).shape[0]
     if Phi.shape[1] > (0 if model.mean.diffuse else of_mean):
@@ -68,7 +67,6 @@ def square_root(covariance: np.ndarray) -> np.ndarray:
 
 
 _mean_and_basis = jax.jit(columns)
-_offsets = jax.jit(offsets)
 
 
 @jax.jit

@@ -1,13 +1,15 @@
 """Chains side by side whose values are coupled place by place by factors exp(hᵀf − ½ fᵀΠf), exactly, in O(N).
 
-Π = diag(a) − aaᵀ/ω, ω = Σ_c a_c, of `coupled` is Σ_c a_c (e_c − a/ω)(e_c − a/ω)ᵀ: C scalar factors of precision a_c ≥ 0. With
-the rows H_c that read the values out of the stacked state z, a place is seen by
+Π = Σ_k w_k r_k r_kᵀ (`blocks.scalar_factors`) is C scalar factors of precision w_k, of any sign. With the rows H_c that read
+the values out of the stacked state z, a place is seen by
 
-    u_c = H_c − Σ_k (a_k/ω) H_k,   d = 1 + a_c u_c P u_cᵀ,   g = P u_cᵀ/d,   m ← m − a_c g (u_c m),   P ← P − a_c d g gᵀ
+    u_k = r_kᵀH,   d = 1 + w_k u_k P u_kᵀ,   g = P u_kᵀ/d,   m ← m − w_k g (u_k m),   P ← P − w_k d g gᵀ
 
-for each c in turn, and then by its shift, m ← m + P Hᵀh. Backwards run (r, N) of `kalman`: E z = m + P r, Cov z = P − P N P.
+for each k in turn, and then by its shift, m ← m + P Hᵀh. Backwards run (r, N) of `kalman`: E z = m + P r, Cov z = P − P N P.
+Every d < 0 is one negative eigenvalue of K⁻¹ + Π more where w < 0, and one less where w > 0: unless none is left there is no
+density, and log|I + KΠ| is NaN.
 
-Gradients are left to JAX; only the state at the beginning of each segment is kept for them.
+Gradients in the chains and the shifts are left to JAX; only the state at the beginning of each segment is kept for them.
 """
 
 import jax
@@ -16,6 +18,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
+from structgp.linalg.blocks import Blocks, scalar_factors
 from structgp.linalg.dense.coupled import CoupledMarginals
 from structgp.linalg.filters.kalman_smooth import Smoothed
 from structgp.linalg.markov.chain_algebra import Sum
@@ -39,37 +42,35 @@ class Stacked(Sum):
 
 
 def evidence(
-    chain: Stacked, t: Float[Array, " N"], a: Float[Array, "N C"], h: Float[Array, "N C k"], *, segment: int = 128
+    chain: Stacked, t: Float[Array, " N"], P: Blocks, h: Float[Array, "N C k"], *, segment: int = 128
 ) -> tuple[Float[Array, ""], Float[Array, "k k"]]:
-    """log|I + KΠ| and hᵀΣh at sorted places t, differentiable."""
+    """log|I + KΠ| and hᵀΣh at sorted places t, differentiable in the chain and in h."""
     segment = min(segment, len(t))
     step = _step_of(chain.size)
 
     @jax.checkpoint
     def run(state, x):
-        gaps, H, a, h = x
-        state, (log_det, gram, *_) = lax.scan(step, state, (*_moves(chain, gaps), H, a, h))
+        gaps, *rest = x
+        state, (log_det, gram, *_) = lax.scan(step, state, (*_moves(chain, gaps), *rest))
         return state, (jnp.sum(log_det), jnp.sum(gram, 0))
 
     cut = lambda x: jnp.pad(x, [(0, -len(t) % segment)] + [(0, 0)] * (x.ndim - 1)).reshape(-1, segment, *x.shape[1:])
-    streams = (jnp.diff(t, prepend=t[:1]), chain.values(t), a, h)
+    streams = (jnp.diff(t, prepend=t[:1]), *_seen_by(chain, t, P), h)
     _, (log_dets, grams) = lax.scan(run, _first(chain, h), tuple(cut(x) for x in streams))
     return jnp.sum(log_dets), jnp.sum(grams, 0)
 
 
-def smooth(
-    chain: Stacked, t: Float[Array, " N"], a: Float[Array, "N C"], h: Float[Array, "N C k"]
-) -> tuple[Smoothed, CoupledMarginals]:
+def smooth(chain: Stacked, t: Float[Array, " N"], sites: Blocks, h: Float[Array, "N C k"]) -> tuple[Smoothed, CoupledMarginals]:
     """Everything known at sorted places t: of the state, and of the values."""
-    moves, H = _moves(chain, jnp.diff(t, prepend=t[:1])), chain.values(t)
-    _, (log_dets, grams, seen, m, P) = lax.scan(_step_of(chain.size), _first(chain, h), (*moves, H, a, h))
+    moves, (H, U, w) = _moves(chain, jnp.diff(t, prepend=t[:1])), _seen_by(chain, t, sites)
+    _, (log_dets, grams, seen, m, P) = lax.scan(_step_of(chain.size), _first(chain, h), (*moves, H, U, w, h))
     zero = jnp.zeros_like(m[0]), jnp.zeros_like(P[0])
-    _, (r, N, r_seen, N_seen) = lax.scan(_step_back_of(chain.size), zero, (moves[0], H, a, h, seen), reverse=True)
+    _, (r, N, r_seen, N_seen) = lax.scan(_step_back_of(chain.size), zero, (moves[0], H, U, w, h, seen), reverse=True)
     HP = H @ P
     mean = H @ m + HP @ r
     covariance = HP @ H.mT - HP @ N @ HP.mT
     smoothed = Smoothed(m, P, r, N, r_seen, N_seen, mean[:, 0], covariance[:, 0, 0])
-    return smoothed, CoupledMarginals(mean, covariance, jnp.sum(log_dets), jnp.sum(grams, 0))
+    return smoothed, CoupledMarginals(mean, covariance, _if_density(jnp.sum(log_dets), w, seen), jnp.sum(grams, 0))
 
 
 def _moves(chain, gaps):
@@ -85,26 +86,32 @@ def _product_of(size):
     return (Dense if form_of(size) is Dense else Broadcast).product
 
 
-def _contrasts(H, a):
-    """u_c: what each scalar factor sees."""
-    omega = jnp.sum(a)
-    p = a / jnp.where(omega > 0, omega, 1.0)
-    return H - jnp.sum(p[:, None] * H, 0)
+def _seen_by(chain, t, P):
+    """H, u and w: how the values and what each scalar factor sees are read out of the state."""
+    weights, rows = lax.stop_gradient(scalar_factors(P))
+    H = chain.values(t)
+    return H, rows @ H, weights
+
+
+def _if_density(log_det, w, seen):
+    """The log determinant, or NaN where factors leave no density."""
+    d = jnp.stack([d for d, _, _ in seen], axis=1)
+    return jnp.where(jnp.sum(jnp.where(d < 0, jnp.sign(w), 0.0)) == 0, log_det, jnp.nan)
 
 
 def _step_of(size):
     product = _product_of(size)
 
     def step(state, x):
-        (m, P), (A, Q, H, a, h) = state, x
+        (m, P), (A, Q, H, U, weights, h) = state, x
         m, P = product(A, m), product(product(A, P), A.T) + Q
         log_det, gram, seen = 0.0, 0.0, []
-        for w, u in zip(a, _contrasts(H, a), strict=True):
+        for w, u in zip(weights, U, strict=True):
             g, mean = jnp.sum(P * u, 1), jnp.sum(m * u[:, None], 0)
             d = 1.0 + w * jnp.sum(u * g)
             g = g / d
             m, P = m - (w * g)[:, None] * mean, P - (w * d) * g[:, None] * g
-            log_det, gram = log_det + jnp.log(d), gram - w / d * mean[:, None] * mean
+            log_det, gram = log_det + jnp.log(jnp.abs(d)), gram - w / d * mean[:, None] * mean
             seen.append((d, g, mean))
         P = 0.5 * (P + P.T)
         push = product(H.T, h)
@@ -120,11 +127,10 @@ def _step_back_of(size):
     product = _product_of(size)
 
     def step(state, x):
-        (r, N), (A, H, a, h, seen) = state, x
+        (r, N), (A, H, U, weights, h, seen) = state, x
         r_, N_ = r + product(H.T, h), N
-        contrasts = _contrasts(H, a)
-        for c in reversed(range(len(seen))):
-            w, u, (d, g, mean) = a[c], contrasts[c], seen[c]
+        for k in reversed(range(len(seen))):
+            w, u, (d, g, mean) = weights[k], U[k], seen[k]
             Ng = jnp.sum(N_ * g, 1)
             pull = -w * (mean / d + jnp.sum(r_ * g[:, None], 0))
             r_ = r_ + u[:, None] * pull
