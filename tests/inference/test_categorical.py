@@ -234,8 +234,9 @@ def test_save_and_load(structure, tmp_path):
     whole.save(tmp_path / "classes.structgp")
     again = sg.load(tmp_path / "classes.structgp")
     assert repr(again) == repr(whole)
-    np.testing.assert_array_equal(again.predict(XS).mean, whole.predict(XS).mean)
-    np.testing.assert_array_equal(again.predict(XS).covariance, whole.predict(XS).covariance)
+    np.testing.assert_allclose(again.predict(XS).mean, whole.predict(XS).mean, rtol=1e-12)
+    # its factors are not in the file, and the program that computes them again may round otherwise
+    np.testing.assert_allclose(again.predict(XS).covariance, whole.predict(XS).covariance, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("structure", zoo.mostly_full(["dense", "markov"], "markov"))
