@@ -17,6 +17,7 @@ from structgp.engines.space_time import JointChain, SpaceTimeChains
 from structgp.engines.toeplitz import FourierToeplitz
 from structgp.engines.toeplitz_grid import ToeplitzLines
 from structgp.engines.toeplitz_holes import FourierHoles
+from structgp.engines.woodbury import Woodbury
 
 N, M = 24, 7
 _RNG = np.random.default_rng(20240607)
@@ -170,7 +171,9 @@ OBSERVED_THROUGH = {
 }
 
 # name of the structure to ask for: the algorithm, of those that take any places on a line
-ENGINES = {"dense": Cholesky(), Kalman.structure: Kalman()}
+ENGINES = {"dense": Cholesky(), Kalman.structure: Kalman(), Woodbury.structure: Woodbury()}
+# the kernel by which laws look at an algorithm that does not take just any
+SOME_KERNEL = {Woodbury.structure: sg.Constant(1.3) + sg.Polynomial(0.2, 0.5, degree=3)}
 
 # The same of those that ask for more: a grid, even spacing. Their laws stand in tests of their own.
 PARTICULAR = {engine.structure: engine for engine in (Eigen(), SpaceTimeChains(), ToeplitzLines(), FourierToeplitz())}

@@ -20,6 +20,7 @@ from .space_time import JointChain, SpaceTimeChains
 from .toeplitz import FourierToeplitz
 from .toeplitz_grid import ToeplitzLines
 from .toeplitz_holes import FourierHoles
+from .woodbury import Woodbury
 
 # Of one structure the most general algorithm stands last: its reasons are the ones to give.
 ENGINES: tuple[Engine, ...] = (
@@ -32,6 +33,7 @@ ENGINES: tuple[Engine, ...] = (
     ToeplitzLines(),
     FourierToeplitz(),
     FourierHoles(),
+    Woodbury(),
     SignedCholesky(),
     Cholesky(),
 )

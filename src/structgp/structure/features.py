@@ -1,0 +1,254 @@
+"""Low rank plus diagonal: f = ψᵀa + rest, with few functions ψ of a row, weights a ~ N(0, I), and what they leave out of f.
+
+A `FeatureMap` makes functions φ = R ψ of rows. Those that stay as they are while parameters move have a factor R that does
+not, so that sums over rows are made once; others have R = I. `features_of(kernel, X)` finds the map of a kernel by one rule for
+each node of the algebra, or answers `No` with the reason.
+"""
+
+from __future__ import annotations
+
+import abc
+import itertools
+import math
+from functools import singledispatch
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..inputs.layouts import Inputs
+from ..kernels.algebra import Kernel, Scaled, Sum
+from ..kernels.nonstationary import Constant, Linear, Polynomial
+from ..kernels.views import On, Project
+from ..linalg.features.totals import Totals, in_blocks
+from .base import No, Structure
+
+MOST_MONOMIALS = 3000
+HELD = 2**26  # numbers: up to so many, the features of all rows are kept while sites are searched for
+
+
+class FeatureMap(eqx.Module):
+    """Functions φ of rows, and the factor R of their prior: ψ = R⁻¹φ have weights a ~ N(0, I)."""
+
+    @property
+    @abc.abstractmethod
+    def size(self) -> int:
+        """The number of functions."""
+
+    @abc.abstractmethod
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "F N"]:
+        """φ at rows of the data."""
+
+    def beyond(self, X: Float[Array, "N D"]) -> Float[Array, "F N"]:
+        """φ at any rows, also where there are no data."""
+        return self(X)
+
+    def whiten(self, columns: Float[Array, "F C"]) -> Float[Array, "F C"]:
+        """R⁻¹ times columns."""
+        return columns
+
+    def unwhiten(self, columns: Float[Array, "F C"]) -> Float[Array, "F C"]:
+        """R⁻ᵀ times columns."""
+        return columns
+
+    def rest(self, psi: Float[Array, "F N"]) -> Float[Array, " N"]:
+        """What ψ leaves out of the prior variance of f, at rows with these values."""
+        return jnp.zeros(psi.shape[1])
+
+    def left_out(self, explained: Float[Array, " F"], sums: Totals) -> Float[Array, ""]:
+        """The sum of w times that over all rows, given Σ w ψ² for each function."""
+        return jnp.zeros(())
+
+
+class Features(Structure):
+    """The map of a prior and the rows of the data; perhaps with the features of all of them already there."""
+
+    map: FeatureMap
+    X: Float[Array, "N D"]
+    held: Float[Array, "B F n"] | None = None
+
+    def blocks(self) -> tuple[FeatureMap | jax.tree_util.Partial, Float[Array, "B n *row"]]:
+        """How features are made of rows, and the rows in blocks."""
+        if self.held is None:
+            return self.map, in_blocks(self.X)
+        return jax.tree_util.Partial(jnp.transpose), jnp.swapaxes(self.held, 1, 2)
+
+    def kept(self) -> Features:
+        """The same with all features, if they are few enough to keep."""
+        if self.held is not None or self.map.size * len(self.X) > HELD:
+            return self
+        return Features(self.map, self.X, jax.lax.map(self.map, in_blocks(self.X)))
+
+
+def features(kernel: Kernel, inputs: Inputs) -> Features | No:
+    """A kernel of few functions on any inputs, or why it is none."""
+    X = jnp.asarray(inputs.points)
+    found = features_of(kernel, X)
+    return found if isinstance(found, No) else Features(found, X)
+
+
+@singledispatch
+def features_of(kernel: Kernel, X: Float[Array, "N D"]) -> FeatureMap | No:
+    """The functions that a kernel is made of, for rows like these, by node."""
+    return No(f"{type(kernel).__name__} is not a sum of a few functions with independent weights")
+
+
+class Level(FeatureMap):
+    """A constant."""
+
+    scale: Float[Array, ""]
+
+    @property
+    def size(self) -> int:
+        return 1
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "F N"]:
+        return jnp.full((1, len(X)), self.scale)
+
+
+class Slopes(FeatureMap):
+    """The columns, less their centres."""
+
+    scale: Float[Array, " D"]
+    center: Float[Array, " D"]
+
+    @property
+    def size(self) -> int:
+        return self.scale.shape[0]
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "F N"]:
+        return self.scale[:, None] * (X - self.center).T
+
+
+class Monomials(FeatureMap):
+    """Products of powers of the columns."""
+
+    scale: Float[Array, " F"]
+    powers: tuple[tuple[int, ...], ...] = eqx.field(static=True)  # of each function, of each column
+
+    @property
+    def size(self) -> int:
+        return len(self.powers)
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "F N"]:
+        powers = np.asarray(self.powers)
+        table = jnp.stack([X.T**power for power in range(powers.max() + 1)])  # p D N
+        chosen = table[powers, np.arange(powers.shape[1])]  # F D N
+        return self.scale[:, None] * jnp.prod(chosen, axis=1)
+
+
+class Stacked(FeatureMap):
+    """The functions of several terms, which are independent."""
+
+    parts: tuple[FeatureMap, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "F N"]:
+        return jnp.concatenate([part(X) for part in self.parts])
+
+    def beyond(self, X: Float[Array, "N D"]) -> Float[Array, "F N"]:
+        return jnp.concatenate([part.beyond(X) for part in self.parts])
+
+    def whiten(self, columns: Float[Array, "F C"]) -> Float[Array, "F C"]:
+        return jnp.concatenate([part.whiten(rows) for part, rows in self._each(columns)])
+
+    def unwhiten(self, columns: Float[Array, "F C"]) -> Float[Array, "F C"]:
+        return jnp.concatenate([part.unwhiten(rows) for part, rows in self._each(columns)])
+
+    def rest(self, psi: Float[Array, "F N"]) -> Float[Array, " N"]:
+        return sum((part.rest(rows) for part, rows in self._each(psi)), jnp.zeros(psi.shape[1]))
+
+    def left_out(self, explained: Float[Array, " F"], sums: Totals) -> Float[Array, ""]:
+        return sum((part.left_out(rows, sums) for part, rows in self._each(explained)), jnp.zeros(()))
+
+    def alone(self, psi: Float[Array, "F N"], number: int) -> Float[Array, "F N"]:
+        """ψ of one term, and zeros for the others."""
+        return jnp.concatenate([rows * (i == number) for i, (_, rows) in enumerate(self._each(psi))])
+
+    def _each(self, rows: Array) -> list[tuple[FeatureMap, Array]]:
+        ends = np.cumsum([part.size for part in self.parts])[:-1]
+        return list(zip(self.parts, jnp.split(rows, ends), strict=True))
+
+
+class Rescaled(FeatureMap):
+    """Functions times a number."""
+
+    of: FeatureMap
+    scale: Float[Array, ""]
+
+    @property
+    def size(self) -> int:
+        return self.of.size
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "F N"]:
+        return self.scale * self.of(X)
+
+
+class Through(FeatureMap):
+    """Functions of some columns, or of projections."""
+
+    of: FeatureMap
+    view: On | Project
+
+    @property
+    def size(self) -> int:
+        return self.of.size
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "F N"]:
+        return self.of(_seen(self.view, X))
+
+
+def _seen(view: On | Project, X: Float[Array, "N D"]) -> Float[Array, "N q"]:
+    return view.select(X) if isinstance(view, On) else view.project(X)
+
+
+@features_of.register
+def _(kernel: Constant, X: Float[Array, "N D"]) -> FeatureMap:
+    return Level(jnp.sqrt(jnp.reshape(kernel.variance, ())))
+
+
+@features_of.register
+def _(kernel: Linear, X: Float[Array, "N D"]) -> FeatureMap:
+    kernel.between(X[0], X[0])  # which refuses another number of columns
+    every = lambda values: jnp.broadcast_to(jnp.asarray(values), X.shape[1:])
+    return Slopes(jnp.sqrt(every(kernel.variance)), every(kernel.center))
+
+
+@features_of.register
+def _(kernel: Polynomial, X: Float[Array, "N D"]) -> FeatureMap | No:
+    p, D = kernel.degree, X.shape[1]
+    count = math.comb(D + p, p)
+    if count > MOST_MONOMIALS:
+        return No(f"a polynomial of degree {p} in {D} columns has {count} monomials, and {MOST_MONOMIALS} are the most")
+    chosen = itertools.combinations_with_replacement(range(D + 1), p)  # the last stands for the offset
+    counts = np.array([np.bincount(which, minlength=D + 1) for which in chosen])
+    ways = np.array([math.factorial(p) / math.prod(math.factorial(power) for power in row) for row in counts])
+    scale = jnp.sqrt(kernel.variance * ways) * jnp.asarray(kernel.offset) ** (0.5 * counts[:, -1])
+    return Monomials(scale, tuple(tuple(int(power) for power in row[:-1]) for row in counts))
+
+
+@features_of.register
+def _(kernel: Sum, X: Float[Array, "N D"]) -> FeatureMap | No:
+    parts = [features_of(term, X) for term in kernel.terms]
+    for part in parts:
+        if isinstance(part, No):
+            return part
+    return Stacked(tuple(part for part in parts if isinstance(part, FeatureMap)))
+
+
+@features_of.register
+def _(kernel: Scaled, X: Float[Array, "N D"]) -> FeatureMap | No:
+    inner = features_of(kernel.kernel, X)
+    return inner if isinstance(inner, No) else Rescaled(inner, jnp.sqrt(jnp.reshape(kernel.scale, ())))
+
+
+@features_of.register(On)
+@features_of.register(Project)
+def _(kernel: On | Project, X: Float[Array, "N D"]) -> FeatureMap | No:
+    inner = features_of(kernel.kernel, _seen(kernel, X))  # type: ignore[arg-type]
+    return inner if isinstance(inner, No) else Through(inner, kernel)
