@@ -11,7 +11,8 @@ import scipy.linalg
 import reference
 import structgp as sg
 from structgp.engines.additive import AdditiveEngine, remainders
-from structgp.engines.additive_splines import project
+from structgp.engines.additive_splines import SplineMap
+from structgp.engines.woodbury import whitened
 from structgp.inputs.layouts import as_inputs
 from structgp.inputs.observations import read_observations
 from structgp.linalg.features import splines
@@ -117,7 +118,8 @@ def test_the_bound_is_one(lengths, noise):
         objective = SplineEvidence(gp, inputs, data, 16)
         value = float(objective(free_vector(gp))[0])
         lines = lines_of(kernel, jnp.asarray(X))
-        *_, left_out = project(objective.basis, lines.rate, lines.variance, objective.sums.over(noise), lines.states)
+        splined, sums = SplineMap.on(objective.basis, lines), objective.sums.over(noise)
+        left_out = splined.left_out_of_lines(jnp.diagonal(whitened(splined, sums)[0]), sums)
         # rounding may not make the projection larger than what it projects
         assert np.min(left_out) > -1e-6 * N / noise
     assert value < exact + 1e-6 * abs(exact)

@@ -102,7 +102,7 @@ def test_projections_of_labels_know_that_their_directions_were_learned():
 
     with jax.enable_x64(True):
         L, U = jnp.asarray(fitted.waves.reach), fitted.model.functions.units()
-        scale = fitted.model._scale(L)[:, None]
+        scale = fitted.model._along(L).scales[:, None]
         f = lambda U, a, x: a @ (scale * sines.features(U, L, jnp.asarray(x), 4))
         in_weights, in_directions = jax.jacobian(f, 1), jax.jacobian(f)
         a, new = jnp.asarray(fitted.mode.weights[:F]), rng.standard_normal((5, 2))

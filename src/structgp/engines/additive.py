@@ -2,7 +2,8 @@
 
 The mean solves (ΣK_d + W⁻¹)α = T by conjugate gradients on B = I + S K S, S = √W, with products K_d v by two scans along each
 line and the projection on spline features as preconditioner. Its residual is checked: the mean is that of the full model. The
-evidence is the lower bound of `additive_splines`, and the variances are those of the projected process plus what it leaves out.
+evidence is the lower bound that the projection makes by the `woodbury` engine, and the variances are those of the projected
+process plus what it leaves out.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ from ..sites import Marginals, Sites
 from ..structure.additive import Additive, Lines, additive, lines_of, terms_of
 from ..structure.base import No
 from ..structure.dense import covariance
-from .additive_splines import GivenFactors, Projected, bound, project, sparse_products, totals
+from ..structure.features import Features
+from .additive_splines import Projected, SplineMap, sparse_products
 from .base import Cost, Engine, Offer, form_by_shape
+from .woodbury import Weighed, Woodbury, sums_of
 
 LEFT_OUT = {1: 0.3, 2: 0.12, 3: 0.1, 4: 0.1}  # by number of states: see `intervals_for`
 CLOSE, CLOSE_PER_ROW = 1.0, 3e-4  # how far the bound may lie below the evidence, at all and for each row
@@ -67,16 +70,15 @@ class AdditiveConditional(Conditional):
         return 4 * self.projected.factor.shape[0]
 
     def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
-        x = _lines(self.kernel, X).t
-        mean = self.line_means(x)
-        psi = self.projected.features(x)
+        x, made = _lines(self.kernel, X).t, self.projected.map
+        mean, psi = self.line_means(x), self.projected.features(x)
+        left_out = made.rest_of_lines(psi)
         if part is not None:
             chosen = jnp.arange(x.shape[1]) == part
-            mean, psi = jnp.where(chosen[:, None], mean, 0.0), jnp.where(chosen[:, None, None], psi, 0.0)
-            left_out = self.projected.open_variance(psi)[part]
-        else:
-            left_out = jnp.sum(self.projected.open_variance(psi), axis=0)
-        return jnp.sum(mean, axis=1), left_out + jnp.sum(self.projected.whitened(psi) ** 2, axis=0)
+            mean, left_out = jnp.where(chosen[:, None], mean, 0.0), jnp.where(chosen[:, None], left_out, 0.0)
+            psi = jnp.where(chosen[:, None, None], made.by_line(psi), 0.0).reshape(psi.shape)
+        known = jnp.sum(self.projected.whitened(psi) ** 2, axis=0)
+        return jnp.sum(mean, axis=1), jnp.sum(left_out, axis=0) + known
 
     def line_means(self, x: Float[Array, "M L"]) -> Float[Array, "M L C"]:
         """The mean of each term at places of its line."""
@@ -86,14 +88,13 @@ class AdditiveConditional(Conditional):
     def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
         psi = self.projected.features(_lines(self.kernel, X).t)
         V = self.projected.whitened(psi)
-        known = psi.reshape(V.shape[0], -1)
-        return self.at(X)[0], covariance(self.kernel, X, X) - known.T @ known + V.T @ V
+        return self.at(X)[0], covariance(self.kernel, X, X) - psi.T @ psi + V.T @ V
 
     def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
         """A joint prior draw at the old and new places, less what the sites make of it."""
         form, x = self.structure, _lines(self.kernel, X).t
         keys = jax.random.split(key, x.shape[1] + 1)
-        both = jnp.concatenate([form.returned(form.t[..., None])[..., 0], x])
+        both = jnp.concatenate([_unsorted(form), x])
         one_line = functools.partial(_draw_line, states=form.states, n=n)
         drawn = jnp.sum(jax.vmap(one_line)(both.T, form.rate, form.variance, keys[:-1]), axis=0)
         w = self.sites.precision[:, None]
@@ -105,7 +106,7 @@ class AdditiveConditional(Conditional):
 
     def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         w, form = self.sites.precision, self.structure
-        psi = self.projected.features(form.returned(form.t[..., None])[..., 0])
+        psi = self.projected.features(_unsorted(form))
         fitted = jnp.sum(self.projected.whitened(psi) ** 2, axis=0)
         return w - w * w * fitted, self.alpha
 
@@ -147,25 +148,27 @@ class AdditiveEngine(Engine):
         return AdditiveEngine(max(self.intervals, needed), solver=self.solver)
 
     def log_det_and_gram(self, structure: Additive, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
-        if sites.natural:
-            return given_factors(structure, sites, self.intervals).log_det_and_gram()
-        basis = basis_of(structure, self.intervals)
-        sums = totals(basis, _unsorted(structure), structure.states, sites.precision, sites.targets)
-        return bound(basis, structure.rate, structure.variance, sums)
+        return Woodbury().log_det_and_gram(self.seen_through_splines(structure), sites)
 
     def marginals(self, structure: Additive, sites: Sites) -> Marginals:
-        return given_factors(structure, sites, self.intervals).marginals()
+        return Woodbury().marginals(self.seen_through_splines(structure), sites)
+
+    def seen_through_splines(self, structure: Additive) -> Features:
+        """The projected process and its places."""
+        return Features(SplineMap.on(basis_of(structure, self.intervals), structure), _unsorted(structure))
 
     def condition(self, structure: Additive, sites: Sites) -> AdditiveConditional:
-        basis = basis_of(structure, self.intervals)
-        sums = totals(basis, _unsorted(structure), structure.states, sites.precision, sites.targets)
-        projected, (log_det, _), left_out = project(basis, structure.rate, structure.variance, sums, structure.states)
+        seen = self.seen_through_splines(structure)
+        assert isinstance(seen.map, SplineMap)
+        sums = sums_of(seen, sites)
+        weighed = Weighed.by(seen.map, sums)
+        projected = Projected.given(seen.map, weighed.factor)
         solved = self.solve(structure, sites.precision, sites.targets, projected)
         swept = _sweep(structure, solved.x)
         gram = sites.targets.T @ solved.x  # exact, and never above that of the projection: the bound stays one
-        log_det = log_det + jnp.sum(jnp.maximum(left_out, 0.0))
+        log_det = weighed.log_det - sums.log_weights
         if sites.natural:
-            log_det, gram = log_det + sums.log_weights, sites.shift.T @ sites.targets - gram
+            log_det, gram = weighed.log_det, sums.targets - gram
         evidence = (log_det, 0.5 * (gram + gram.T))
         return AdditiveConditional(
             structure.kernel, structure, sites, solved.x, swept, projected, evidence, solved.steps, solved.residual, self
@@ -226,15 +229,13 @@ def preconditioner(structure: Additive, w: Float[Array, " N"], projected: Projec
     """Two functions of columns: P⁻¹r for P = I + S Q S, and S times the projected prior at whitened weights."""
     S = jnp.sqrt(w)[:, None]
     forward, transpose = sparse_products(projected.basis, _unsorted(structure), structure.states)
-    L, m = projected.roots.shape[:2]
+    made = projected.map
 
     def raised(a: Array) -> Array:
-        back = jax.scipy.linalg.solve_triangular(projected.roots, a.reshape(L, m, -1), lower=True, trans="T")
-        return S * forward(back.reshape(L * m, -1))
+        return S * forward(made.unwhiten(a))
 
     def precondition(r: Array) -> Array:
-        psi = jax.scipy.linalg.solve_triangular(projected.roots, transpose(S * r).reshape(L, m, -1), lower=True)
-        return r - raised(jax.scipy.linalg.cho_solve((projected.factor, True), psi.reshape(L * m, -1)))
+        return r - raised(jax.scipy.linalg.cho_solve((projected.factor, True), made.whiten(transpose(S * r))))
 
     return precondition, raised
 
@@ -277,12 +278,6 @@ def intervals_for(lines: Lines, noise: float, count: int) -> int:
     most = MOST_FEATURES / len(rate) - 2 * n + 1
     fitting = [size for size in INTERVALS if size <= most] or [INTERVALS[0]]
     return next((size for size in fitting if size >= needed), fitting[-1])
-
-
-def given_factors(structure: Additive, sites: Sites, intervals: int) -> GivenFactors:
-    """The projected process given natural sites."""
-    basis, t = basis_of(structure, intervals), _unsorted(structure)
-    return GivenFactors.of(basis, structure.rate, structure.variance, t, sites, structure.states)
 
 
 def basis_of(structure: Additive, intervals: int) -> splines.Splines:

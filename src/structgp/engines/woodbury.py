@@ -22,23 +22,23 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from ..inputs.layouts import Inputs
+from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
-from ..linalg.dense.identity_plus import log_det_and_forms
-from ..linalg.features.totals import Totals, totals, visited
-from ..posterior import Conditional
+from ..linalg.dense.identity_plus import log_det_and_forms, solve_lower
+from ..linalg.features.totals import ROWS, Totals, totals, visited
+from ..posterior import Conditional, Model
 from ..sites import Marginals, Sites
 from ..structure.base import No
 from ..structure.derivatives import along
 from ..structure.features import FeatureMap, Features, Stacked, features
-from .base import Cost, Engine
+from .base import Cost, Engine, Offer, form_by_shape
 
 Evidence = tuple[Float[Array, ""], Float[Array, "C C"]]
 
 
 def sums_of(structure: Features, sites: Sites) -> Totals:
     """What sites at the rows of the data come to."""
-    made, rows = structure.blocks()
-    return totals(made, rows, sites.precision, sites.shift, sites.targets)
+    return totals(*structure.blocks(), sites.precision, sites.shift, sites.targets)
 
 
 def whitened(made: FeatureMap, sums: Totals) -> tuple[Float[Array, "F F"], Float[Array, "F C"], Float[Array, ""]]:
@@ -75,20 +75,21 @@ class Weighed(eqx.Module):
 
     def roots(self, psi: Float[Array, "F N"]) -> Float[Array, "F N"]:
         """L⁻¹ψ: the squares are the variance of ψᵀa."""
-        return solve_triangular(self.factor, psi, lower=True)
+        return solve_lower(self.factor, psi, len(self.factor))
 
 
 def at_rows(structure: Features, weighed: Weighed) -> tuple[Float[Array, "N C"], Float[Array, " N"]]:
     """Means and variances of ψᵀa at the rows of the data, with the rest: in two passes, for some need the means alone."""
-    made, rows = structure.blocks()
-    b = structure.map.unwhiten(weighed.mean())
+    made, (of, blocks), count = structure.map, structure.blocks(), len(structure.X)
+    b = made.unwhiten(weighed.mean())
 
-    def variance(rows: Array) -> Array:
-        psi = structure.map.whiten(made(rows))
-        return jnp.sum(weighed.roots(psi) ** 2, axis=0) + structure.map.rest(psi)
+    root = weighed.roots(made.whiten(jnp.eye(made.size)))
 
-    count = len(structure.X)
-    return visited(lambda rows: made(rows).T @ b, rows, count), visited(variance, rows, count)
+    def variance(block: Array) -> Array:
+        phi = of(block)
+        return jnp.sum((root @ phi) ** 2, axis=0) + made.rest(phi)
+
+    return visited(lambda block: of(block).T @ b, blocks, count), visited(variance, blocks, count)
 
 
 class WoodburyConditional(Conditional):
@@ -144,23 +145,21 @@ class Woodbury(Engine):
 
     name: ClassVar[str] = "Woodbury"
     structure: ClassVar[str] = "features"
-    any_sign: ClassVar[bool] = True
+    takes_unseen_rows: ClassVar[bool] = True
+
+    def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
+        form = form_by_shape(self, model.kernel, inputs)
+        if isinstance(form, No):
+            return form
+        N, F = len(inputs), form.map.size
+        bytes = 8 * (N * inputs.dimension + 2 * min(N, ROWS) * F + 5 * F**2)
+        return Offer(self, Cost(N * F * (2 * F + 20) + F**3, bytes, rows=F))
 
     def form(self, kernel: Kernel, inputs: Inputs) -> Features | No:
         return features(kernel, inputs)
 
-    def cost(self, kernel: Kernel, inputs: Inputs) -> Cost:
-        N, F = len(inputs), self._size(kernel, inputs)
-        return Cost(flops=N * F * (2 * F + 20) + F**3, bytes=8 * (N * inputs.dimension + 2 * min(N, 2048) * F + 5 * F**2))
-
-    def matrix_rows(self, inputs: Inputs) -> int:
-        return 0  # the matrices are small: one LAPACK thread is enough
-
     def log_det_and_gram(self, structure: Features, sites: Sites) -> Evidence:
         return evidence(structure.map, sums_of(structure, sites), sites.natural)
-
-    def prepared(self, structure: Features, signed: bool) -> Features:
-        return structure.kept()
 
     def marginals(self, structure: Features, sites: Sites) -> Marginals:
         weighed = Weighed.by(structure.map, sums_of(structure, sites))
@@ -172,10 +171,4 @@ class Woodbury(Engine):
         explained = weighed.c.T @ weighed.c
         gram = explained if sites.natural else sums.targets - explained
         log_weights = jnp.zeros(()) if sites.natural else sums.log_weights
-        return WoodburyConditional(Features(structure.map, structure.X), sites, weighed, gram, log_weights)
-
-    @staticmethod
-    def _size(kernel: Kernel, inputs: Inputs) -> int:
-        found: list[int] = []
-        jax.eval_shape(lambda: found.append(features(kernel, inputs).map.size))  # type: ignore[union-attr]
-        return found[0]
+        return WoodburyConditional(structure, sites, weighed, gram, log_weights)

@@ -33,11 +33,10 @@ from ..linalg.dense import factors
 from ..linalg.dense.cholesky import factorise, lapack_threads
 from ..linalg.dense.coupled import couple
 from ..linalg.filters.kalman_stream import Filtered
-from ..models import feature_laplace
 from ..models.changepoints.filter import Belief
 from ..models.changepoints.model import ChangePoints
 from ..models.changepoints.stream import ChangePointStream
-from ..models.labels import FittedLabels, SineLatent, SplineLatent
+from ..models.labels import FittedLabels, Mode, SineLatent, SplineLatent
 from ..parameters.priors import Prior
 from ..parameters.tree import Parametrised
 from ..posterior import Conditional
@@ -49,7 +48,7 @@ from ..structure.dense import covariance
 
 # A name in older files: how its fields become a value of today.
 OLDER: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "Mode": lambda fields: feature_laplace.Mode(**fields),  # a name that two classes have by now
+    "Mode": lambda fields: Mode(**fields),  # a name that two classes have by now
     "Offer": lambda fields: Offer(**{"accuracy": getattr(fields["engine"], "accuracy", "exact"), **fields}),
     "SpaceTimeChains": lambda fields: SpaceTimeChains(fields["harmonics"]),  # those that did not apply said why
     "ToeplitzLines": lambda fields: ToeplitzLines(fields["axis"]),
@@ -98,7 +97,7 @@ def _(fitted: Fitted) -> None:
 
 @check.register
 def _(fitted: FittedLabels) -> None:
-    _check_kinds(fitted, mode=feature_laplace.Mode, model=(SplineLatent, SineLatent))
+    _check_kinds(fitted, mode=Mode, model=(SplineLatent, SineLatent))
     if np.shape(fitted.mode.factor) != (len(fitted.mode.weights),) * 2:
         raise Damage("its weights have another size than their precision")
 

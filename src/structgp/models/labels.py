@@ -7,9 +7,7 @@ skewed columns cost nothing, unless they are to be taken as they are.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -21,28 +19,36 @@ from scipy.special import ndtri
 
 from .._types import Seed, double_precision, generator
 from ..engines.additive import INTERVALS
-from ..engines.additive_splines import reach
-from ..inputs.layouts import Inputs, as_inputs
-from ..kernels.algebra import Kernel, Sum
-from ..kernels.stationary import HalfIntegerMatern, Matern52
+from ..engines.additive_splines import SplineMap
+from ..engines.woodbury import Weighed, Woodbury, sums_of
+from ..inference.base import CONVERGED, MAX_CALLS, TOLERANCE, Problem
+from ..inference.laplace import Laplace
+from ..inputs.layouts import Inputs, Points, as_inputs
+from ..inputs.observations import Data
+from ..kernels.algebra import Kernel
+from ..kernels.stationary import Matern52
 from ..learn.clock import Deadline
 from ..learn.maximise import Learning, climb
 from ..learn.objective import Objective
 from ..likelihoods.base import Likelihood
 from ..likelihoods.labels import Bernoulli
 from ..linalg.dense.cholesky import lapack_threads
-from ..linalg.features import sines, splines
+from ..linalg.features import splines
+from ..linalg.features.totals import in_blocks, totals, visited
 from ..parameters.tree import Parametrised, as_numpy, fixed, free_vector, with_free
 from ..posterior import Prediction, Result
+from ..process.gp import GP
+from ..sites import Sites
 from ..structure.additive import lines_of
 from ..structure.base import No
-from .feature_laplace import Mode, Problem, laplace
+from ..structure.features import FeatureMap, FewFunctions, Level, Made, Stacked
+from .additive.model import AdditiveGP
 from .pursuit.search import Family, Rung, Search, twice_akaike
-from .pursuit.sine_model import Rows, SineModel, linearised, reaches
+from .pursuit.sine_model import Rows, SineMap, SineModel, TurningMap, pieces, reaches
 
 RUNGS = (3, 6, 12, 20)  # numbers of projections that are tried
 LEVEL = 9.0  # prior variance of the constant
-CHUNK = 2048
+LEARNING = 1e-4  # tolerance in standard deviations, measured before Newton's last step, which squares it
 
 
 class SplineLatent(Parametrised):
@@ -53,41 +59,23 @@ class SplineLatent(Parametrised):
     basis: splines.Splines
     columns: int = eqx.field(static=True)
 
-    def pieces(self, rows: Rows) -> Float[Array, "pieces F rows"]:
-        """The features of all rows, made once."""
-        return jax.lax.map(self.features, rows.X)
+    def rows(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
+        """What is kept of rows of data: their features, which do not move."""
+        made, t = self.learned_features(None), _lines(self.kernel, X).t
+        return visited(lambda t: made(t).T, in_blocks(t), len(t))
 
-    def features(self, x: Float[Array, "rows D"]) -> Float[Array, "F rows"]:
-        """The features of the lines, then the constant; they keep the value of the end beyond it."""
-        lines = _lines(self.kernel, x)
-        phi = jnp.moveaxis(splines.features(self.basis, lines.t, lines.states), 0, -1)
-        return jnp.concatenate([phi.reshape(-1, len(x)), jnp.full((1, len(x)), np.sqrt(LEVEL))])
+    def features(self, rows: Float[Array, "N F"]) -> Made:
+        """The features of rows of data."""
+        return Made(self.learned_features(None))
 
-    def problem(self, pieces: Any, rows: Rows) -> Problem:
-        """What the weights see."""
-        return Problem(lambda phi: phi, *self._whitening(), pieces, rows.Y[..., 0], rows.Y[..., -1], self.likelihood)
-
-    def whitened(self, x: Float[Array, "rows D"], waves: None) -> Float[Array, "F rows"]:
-        """Features in units of their prior, at new rows, also beyond the ends of the lines."""
-        lines = _lines(self.kernel, x)
-        phi = jnp.moveaxis(reach(self.basis, lines.t, lines.rate, lines.states), 0, -1).reshape(-1, len(x))
-        return self._whitening()[0](jnp.concatenate([phi, jnp.full((1, len(x)), np.sqrt(LEVEL))]))
-
-    def left_out(self, psi: Float[Array, "F rows"]) -> Float[Array, " rows"]:
-        """The variance of the lines that their features do not carry, which matters beyond the ends."""
-        prior = jnp.sum(_lines(self.kernel, jnp.zeros((1, self.columns))).variance)
-        return jnp.maximum(prior - jnp.sum(psi[:-1] ** 2, axis=0), 0.0)
-
-    def _whitening(self) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    def learned_features(self, waves: None) -> Stacked:
+        """The features of the lines, then the constant, for places on the lines."""
         lines = _lines(self.kernel, jnp.zeros((1, self.columns)))
-        roots = jnp.linalg.cholesky(splines.inner_products(self.basis, lines.rate)) / jnp.sqrt(lines.variance)[:, None, None]
-        L, m = roots.shape[:2]
-        solve = lambda columns, trans: jax.scipy.linalg.solve_triangular(
-            roots, columns[:-1].reshape(L, m, -1), lower=True, trans=trans
-        ).reshape(L * m, -1)
-        whiten = lambda columns: jnp.concatenate([solve(columns, "N"), columns[-1:]])
-        unwhiten = lambda a: jnp.concatenate([solve(a[:, None], "T")[:, 0], a[-1:]])
-        return whiten, unwhiten
+        return Stacked((SplineMap.on(self.basis, lines), Level(jnp.sqrt(LEVEL))))
+
+    def places(self, X: Float[Array, "N D"]) -> Float[Array, "N L"]:
+        """New rows as places on the lines."""
+        return _lines(self.kernel, X).t
 
 
 class LearnedWaves(NamedTuple):
@@ -103,79 +91,83 @@ class SineLatent(Parametrised):
     functions: SineModel
     likelihood: Likelihood
 
-    def pieces(self, rows: Rows) -> Float[Array, "pieces rows D"]:
-        """The rows themselves: the features move with the directions."""
-        return rows.X
+    def rows(self, X: Float[Array, "N D"]) -> Float[Array, "N D"]:
+        """What is kept of rows of data: all of it, because the features move with the directions."""
+        return X
 
-    def problem(self, pieces: Any, rows: Rows) -> Problem:
-        """What the weights see."""
-        L = reaches(self.functions, rows.X)
-        scale = self._scale(L)
-        U, k = self.functions.units(), self.functions.sines
-        whiten, unwhiten = lambda columns: scale[:, None] * columns, lambda a: scale * a
-        features = lambda x: sines.features(U, L, x, k)
-        return Problem(features, whiten, unwhiten, pieces, rows.Y[..., 0], rows.Y[..., -1], self.likelihood)
+    def features(self, rows: Float[Array, "N D"]) -> SineMap:
+        """The features of rows of data."""
+        return self._along(reaches(self.functions, rows))
 
-    def whitened(self, x: Float[Array, "rows D"], waves: LearnedWaves) -> Float[Array, "G rows"]:
-        """Features in units of their prior, at new rows, and how f changes there as directions turn."""
-        return linearised(self.functions, waves.reach, self._scale(waves.reach), waves.weights, x)
+    def learned_features(self, waves: LearnedWaves) -> FeatureMap:
+        """The features for new rows, and how f changes there as directions turn."""
+        return TurningMap(self._along(waves.reach), waves.weights)
 
-    def waves(self, mode: Mode, rows: Rows) -> LearnedWaves:
+    def places(self, X: Float[Array, "N D"]) -> Float[Array, "N D"]:
+        """New rows as they are."""
+        return X
+
+    def waves(self, made: SineMap, weights: Float[Array, " F"]) -> LearnedWaves:
         """What was learned of the functions."""
-        L = reaches(self.functions, rows.X)
         k, M = self.functions.sines, self.functions.projections
-        return LearnedWaves(L, (self._scale(L) * mode.weights)[: k * M].reshape(k, M))
+        return LearnedWaves(made.reach, (made.scales * weights)[: k * M].reshape(k, M))
 
-    def left_out(self, psi: Float[Array, "F rows"]) -> Float[Array, " rows"]:
-        """Nothing: the functions are what their sines make of them."""
-        return jnp.zeros(psi.shape[1])
+    def _along(self, reach: Any) -> SineMap:
+        scales = self.functions.scales(reach).at[-1].set(jnp.sqrt(LEVEL))
+        return SineMap(self.functions.units(), reach, scales, self.functions.sines)
 
-    def _scale(self, L: Any) -> Any:
-        return self.functions.scales(L).at[-1].set(np.sqrt(LEVEL))
+
+class Mode(NamedTuple):
+    """Whitened weights at the mode, the log evidence there, and the factor of their posterior precision."""
+
+    weights: Float[Any, " F"]
+    log_evidence: Float[Any, ""]
+    factor: Float[Any, "F F"]
+    steps: Any
+
+
+def _problem(model: Any, rows: Rows, search: bool) -> Problem:
+    """What Laplace's approximation is asked for, on the features of a latent model."""
+    gp = GP(FewFunctions(model.features(rows.X)), model.likelihood)
+    data = Data(rows.y[:, None], jnp.zeros_like(rows.y), rows.seen > 0)
+    return Problem.of(gp, Points(rows.X), data, Woodbury(), signed=False, search=search)
 
 
 class LaplaceEvidence:
     """Laplace's log evidence and its gradient; each mode is where the search for the next begins."""
 
     def __init__(self, model: Any, X: np.ndarray, y: np.ndarray) -> None:
-        self.model, self.rows = model, Rows.of(X, y[:, None])
-        self.pieces = jax.block_until_ready(_pieces(model, self.rows))
-        self.start = jnp.zeros(_size(model, self.pieces))
+        self.model, self.rows = model, _rows(model, X, y)
+        self.start = (np.full(len(self.rows.y), np.nan),) * 2
 
     def __call__(self, theta: np.ndarray) -> tuple[Any, Any]:
-        (value, weights), gradient = _value_and_gradient(jnp.asarray(theta), self.model, self.pieces, self.rows, self.start)
+        value, gradient, start = _value_and_gradient(jnp.asarray(theta), self.model, self.rows, self.start)
         if np.isfinite(value) and np.isfinite(gradient).all():
-            self.start = weights
+            self.start = start
         return value, gradient
 
 
-@jax.jit
-def _pieces(model: Any, rows: Rows) -> Any:
-    return model.pieces(rows)
-
-
-def _size(model: Any, pieces: Any) -> int:
-    """How many weights there are."""
-    if isinstance(model, SplineLatent):
-        return pieces.shape[1]
-    return model.functions.projections * model.functions.sines + pieces.shape[-1] + 1
+def _rows(model: Any, X: np.ndarray, y: np.ndarray) -> Rows:
+    """The data, with what the model keeps of each row."""
+    rows = Rows.of(X, y)
+    return rows._replace(X=_kept(model, rows.X))
 
 
 @jax.jit
-@functools.partial(jax.value_and_grad, argnums=0, has_aux=True)
-def _value_and_gradient(theta: Any, model: Any, pieces: Any, rows: Rows, start: Any) -> tuple[Any, Any]:
-    at = with_free(model, theta)
-    mode = approximation(at, pieces, rows, start)
-    return mode.log_evidence, jax.lax.stop_gradient(mode.weights)
+def _kept(model: Any, X: Any) -> Any:
+    return model.rows(X)
 
 
-def approximation(model: Any, pieces: Any, rows: Rows, start: Float[Array, " F"]) -> Mode:
-    """Laplace's approximation of a latent model given rows."""
-    held = jax.lax.stop_gradient(model)
-    return laplace(model.problem(pieces, rows), held.problem(pieces, rows), start)
+@jax.jit
+def _value_and_gradient(theta: Any, model: Any, rows: Rows, start: Any) -> tuple[Any, Any, Any]:
+    found = Laplace().find(_problem(with_free(model, theta), rows, search=True), start, LEARNING, MAX_CALLS)
 
+    def surrogate(theta: Any) -> Any:
+        at = with_free(model, theta)
+        return Laplace().surrogate(_problem(at, rows, search=isinstance(at, SplineLatent)), found)
 
-_approximation = jax.jit(approximation)
+    value = jnp.where(found.status == CONVERGED, found.log_evidence, jnp.nan)
+    return value, jax.grad(surrogate)(theta), (found.w, found.h)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,10 +217,8 @@ class FittedLabels(Result):
         if new.dimension != len(self.scores.values):
             raise ValueError(f"X has {new.dimension} columns, but the model was given {len(self.scores.values)}")
         Z = self.scores(np.asarray(new.points))
-        size = CHUNK if len(Z) > 64 else 64
-        filled = np.concatenate([Z, np.zeros((-len(Z) % size, Z.shape[1]))])
-        pieces = [_marginals(self.model, self.mode, self.waves, filled[at : at + size]) for at in range(0, len(filled), size)]
-        mean, variance = (np.concatenate([np.zeros(0), *(np.asarray(p[i]) for p in pieces)])[: len(Z)] for i in range(2))
+        found = [_marginals(self.model, self.mode, self.waves, piece) for piece in pieces(Z)]
+        mean, variance = (np.concatenate([np.zeros(0), *(np.asarray(part[i]) for part in found)])[: len(Z)] for i in range(2))
         return Prediction(mean, variance, self.likelihood)
 
     @property
@@ -253,9 +243,11 @@ class FittedLabels(Result):
 
 @jax.jit
 def _marginals(model: Any, mode: Mode, waves: LearnedWaves | None, x: Any) -> tuple[Any, Any]:
-    Psi = model.whitened(x, waves)
-    V = jax.scipy.linalg.solve_triangular(mode.factor, Psi, lower=True)
-    return mode.weights @ Psi, jnp.sum(V * V, axis=0) + model.left_out(Psi)
+    made = model.learned_features(waves)
+    phi = made.beyond(model.places(x))
+    psi = made.whiten(phi)
+    V = jax.scipy.linalg.solve_triangular(mode.factor, psi, lower=True)
+    return mode.weights @ psi, jnp.sum(V * V, axis=0) + made.rest(phi)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,9 +285,7 @@ class AdditiveLabels:
         points = np.asarray(inputs.points)
         scores = NormalScores.of(points) if self.ranks else _as_they_are(points)
         Z = scores(points)
-        kernel = self.kernel
-        if isinstance(kernel, HalfIntegerMatern) and Z.shape[1] > 1:
-            kernel = Sum(tuple(kernel.on(d) for d in range(Z.shape[1])))
+        kernel = AdditiveGP(self.kernel, self.likelihood).gp(Z.shape[1]).kernel
         lines = _lines(kernel, jnp.asarray(Z))
         t = jnp.sort(lines.t, axis=0)
         with lapack_threads(1):
@@ -348,31 +338,25 @@ class ProjectionPursuitLabels:
 def _fitted(
     model: Any, scores: NormalScores, Z: np.ndarray, y: np.ndarray, learning: Learning | None, table: tuple[Rung, ...]
 ) -> FittedLabels:
-    rows = Rows.of(Z, y[:, None])
-    pieces = _pieces(model, rows)
-    mode = jax.block_until_ready(_approximation(model, pieces, rows, jnp.zeros(_size(model, pieces))))
-    waves = None
-    if isinstance(model, SineLatent):
-        waves = model.waves(mode, rows)
-        mode = _with_directions(model, mode, waves, rows)
+    mode, waves = _settled(model, _rows(model, Z, y))
     return FittedLabels(model, scores, as_numpy(mode), as_numpy(waves), float(mode.log_evidence), learning, table)
 
 
 @jax.jit
-def _with_directions(model: SineLatent, mode: Mode, waves: LearnedWaves, rows: Rows) -> Mode:
-    """Weights and directions together as a Gaussian around what was learned; each entry of a direction has prior variance 1."""
-    F = len(mode.weights)
-    G = F + model.functions.directions.size
-
-    def add(total: Array, piece: tuple[Array, Array]) -> tuple[Array, None]:
-        x, y = piece
-        Psi = model.whitened(x, waves)
-        w = y[:, -1] * model.likelihood.derivatives(y[:, 0], mode.weights @ Psi[:F])[2]
-        return total + (Psi * w) @ Psi.T, None
-
-    precision = jax.lax.scan(add, jnp.eye(G), (rows.X, rows.Y))[0]
-    weights = jnp.concatenate([mode.weights, jnp.zeros(G - F)])
-    return mode._replace(weights=weights, factor=jnp.linalg.cholesky(precision))
+def _settled(model: Any, rows: Rows) -> tuple[Mode, LearnedWaves | None]:
+    """Laplace's approximation; each entry of a direction has prior variance 1, and is one Gaussian with the weights."""
+    problem, made = _problem(model, rows, search=True), model.features(rows.X)
+    start = jnp.full_like(rows.y, jnp.nan)
+    found = Laplace().find(problem, (start, start), TOLERANCE, MAX_CALLS)
+    weighed = Weighed.by(made, sums_of(problem.structure, Sites(found.w, found.h[:, None], natural=True)))
+    mode = Mode(weighed.mean()[:, 0], found.log_evidence, weighed.factor, found.calls)
+    if isinstance(model, SplineLatent):
+        return mode, None
+    waves = model.waves(made, mode.weights)
+    turning = model.learned_features(waves)
+    G = totals(turning, in_blocks(rows.X), found.w, found.h[:, None], found.h[:, None]).gram
+    weights = jnp.concatenate([mode.weights, jnp.zeros(len(G) - made.size)])
+    return mode._replace(weights=weights, factor=jnp.linalg.cholesky(jnp.eye(len(G)) + G)), waves
 
 
 def _lines(kernel: Kernel, X: Any) -> Any:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import abc
 import itertools
 import math
+from collections.abc import Callable
 from functools import singledispatch
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,11 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._types import Point, Scalar
 from ..inputs.layouts import Inputs
 from ..kernels.algebra import Kernel, Scaled, Sum
 from ..kernels.nonstationary import Constant, Linear, Polynomial
 from ..kernels.views import On, Project
-from ..linalg.features.totals import Totals, in_blocks
+from ..linalg.features.totals import Totals, in_blocks, visited
 from .base import No, Structure
 
 MOST_MONOMIALS = 3000
@@ -53,33 +56,61 @@ class FeatureMap(eqx.Module):
         """R⁻ᵀ times columns."""
         return columns
 
-    def rest(self, psi: Float[Array, "F N"]) -> Float[Array, " N"]:
-        """What ψ leaves out of the prior variance of f, at rows with these values."""
-        return jnp.zeros(psi.shape[1])
+    def rest(self, phi: Float[Array, "F N"]) -> Float[Array, " N"]:
+        """What the functions leave out of the prior variance of f, at rows where they have these values."""
+        return jnp.zeros(phi.shape[1])
 
     def left_out(self, explained: Float[Array, " F"], sums: Totals) -> Float[Array, ""]:
         """The sum of w times that over all rows, given Σ w ψ² for each function."""
         return jnp.zeros(())
 
 
+class Made(FeatureMap):
+    """Features that were made beforehand: rows are their values."""
+
+    of: FeatureMap
+
+    @property
+    def size(self) -> int:
+        return self.of.size
+
+    def __call__(self, X: Float[Array, "N F"]) -> Float[Array, "F N"]:
+        return X.T
+
+    def whiten(self, columns: Float[Array, "F C"]) -> Float[Array, "F C"]:
+        return self.of.whiten(columns)
+
+    def unwhiten(self, columns: Float[Array, "F C"]) -> Float[Array, "F C"]:
+        return self.of.unwhiten(columns)
+
+    def rest(self, phi: Float[Array, "F N"]) -> Float[Array, " N"]:
+        return self.of.rest(phi)
+
+    def left_out(self, explained: Float[Array, " F"], sums: Totals) -> Float[Array, ""]:
+        return self.of.left_out(explained, sums)
+
+
 class Features(Structure):
-    """The map of a prior and the rows of the data; perhaps with the features of all of them already there."""
+    """The map of a prior and the rows of the data; perhaps with the features of all of them at hand."""
 
     map: FeatureMap
     X: Float[Array, "N D"]
-    held: Float[Array, "B F n"] | None = None
+    held: Float[Array, "F N"] | None = None
 
-    def blocks(self) -> tuple[FeatureMap | jax.tree_util.Partial, Float[Array, "B n *row"]]:
-        """How features are made of rows, and the rows in blocks."""
-        if self.held is None:
-            return self.map, in_blocks(self.X)
-        return jax.tree_util.Partial(jnp.transpose), jnp.swapaxes(self.held, 1, 2)
+    def blocks(self) -> tuple[Callable[[Any], Any], Float[Array, " B *block"]]:
+        """How features are made of blocks of rows, and the blocks: features at hand are one, which compiles best."""
+        return (self.map, in_blocks(self.X)) if self.held is None else (_as_they_are, self.held[None])
 
-    def kept(self) -> Features:
+    def computed(self, signed: bool) -> Features:
         """The same with all features, if they are few enough to keep."""
         if self.held is not None or self.map.size * len(self.X) > HELD:
             return self
-        return Features(self.map, self.X, jax.lax.map(self.map, in_blocks(self.X)))
+        if isinstance(self.map, Made):
+            return Features(self.map, self.X, self.map(self.X))
+        return Features(self.map, self.X, visited(lambda rows: self.map(rows).T, in_blocks(self.X), len(self.X)).T)
+
+
+_as_they_are = jax.tree_util.Partial(lambda block: block)
 
 
 def features(kernel: Kernel, inputs: Inputs) -> Features | No:
@@ -93,6 +124,21 @@ def features(kernel: Kernel, inputs: Inputs) -> Features | No:
 def features_of(kernel: Kernel, X: Float[Array, "N D"]) -> FeatureMap | No:
     """The functions that a kernel is made of, for rows like these, by node."""
     return No(f"{type(kernel).__name__} is not a sum of a few functions with independent weights")
+
+
+class FewFunctions(Kernel):
+    """The covariance of functions with independent weights, given as they are: ψ(x)ᵀψ(z), and the rest where x = z."""
+
+    map: FeatureMap
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        phi, other = (self.map.beyond(point[None]) for point in (x, z))
+        return jnp.sum(self.map.whiten(phi) * self.map.whiten(other)) + jnp.all(x == z) * self.map.rest(phi)[0]
+
+
+@features_of.register
+def _(kernel: FewFunctions, X: Float[Array, "N D"]) -> FeatureMap:
+    return kernel.map
 
 
 class Level(FeatureMap):
@@ -160,8 +206,8 @@ class Stacked(FeatureMap):
     def unwhiten(self, columns: Float[Array, "F C"]) -> Float[Array, "F C"]:
         return jnp.concatenate([part.unwhiten(rows) for part, rows in self._each(columns)])
 
-    def rest(self, psi: Float[Array, "F N"]) -> Float[Array, " N"]:
-        return sum((part.rest(rows) for part, rows in self._each(psi)), jnp.zeros(psi.shape[1]))
+    def rest(self, phi: Float[Array, "F N"]) -> Float[Array, " N"]:
+        return sum((part.rest(rows) for part, rows in self._each(phi)), jnp.zeros(phi.shape[1]))
 
     def left_out(self, explained: Float[Array, " F"], sums: Totals) -> Float[Array, ""]:
         return sum((part.left_out(rows, sums) for part, rows in self._each(explained)), jnp.zeros(()))
@@ -250,5 +296,5 @@ def _(kernel: Scaled, X: Float[Array, "N D"]) -> FeatureMap | No:
 @features_of.register(On)
 @features_of.register(Project)
 def _(kernel: On | Project, X: Float[Array, "N D"]) -> FeatureMap | No:
-    inner = features_of(kernel.kernel, _seen(kernel, X))  # type: ignore[arg-type]
+    inner = features_of(kernel.kernel, _seen(kernel, X))
     return inner if isinstance(inner, No) else Through(inner, kernel)

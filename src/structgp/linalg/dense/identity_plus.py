@@ -26,3 +26,11 @@ def _backward(saved: tuple[Array, Array], to: tuple[Array, Array]) -> tuple[Arra
 
 
 log_det_and_forms.defvjp(_forward, _backward)
+
+
+def solve_lower(root: Float[Array, "*L m m"], columns: Float[Array, "*L m C"], few: int) -> Float[Array, "*L m C"]:
+    """R⁻¹ times columns for a lower triangle R; if they are not few, by its inverse: products are several times faster."""
+    if columns.shape[-1] <= few:
+        return jax.scipy.linalg.solve_triangular(root, columns, lower=True)
+    inverse = jax.scipy.linalg.solve_triangular(root, jnp.broadcast_to(jnp.eye(root.shape[-1]), root.shape), lower=True)
+    return inverse @ columns

@@ -1,8 +1,8 @@
-"""Sine features along directions that move: sums over rows of their products, in pieces, with gradients in the directions.
+"""Sine features along directions that move.
 
 Along the unit vector u, with t = uᵀx in [−L, L], the features are sin(jπ(t + L)/2L)/√L, j = 1, …, k. On them a Matérn process
 with rate λ and n states that vanishes at ±L has independent weights, with variances v q λ^{2n−1}/(λ² + ω²)^n at ω = jπ/2L.
-Arrays are feature-major, (features, rows); memory does not grow with the number of rows, forwards or backwards.
+Arrays are feature-major, (features, rows).
 """
 
 from __future__ import annotations
@@ -68,38 +68,3 @@ def prior_variances(
     """The prior variances of the weights of the sines."""
     omega = jnp.pi / 2 * jnp.arange(1, k + 1)[:, None] / L
     return variance * diffusion(n) / rate * (1 + (omega / rate) ** 2) ** -n
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
-def sums(
-    U: Float[Array, "M D"], L: Float[Array, " M"], X: Float[Array, "pieces rows D"], Y: Float[Array, "pieces rows C"], k: int
-) -> tuple[Float[Array, "F F"], Float[Array, "F C"]]:
-    """ΦΦᵀ and ΦY over all rows; rows whose last column of Y is 0 do not count (that column is the weight's square root)."""
-
-    def add(total: tuple[Array, Array], piece: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
-        Phi = features(U, L, piece[0], k) * piece[1][:, -1]
-        return (total[0] + Phi @ Phi.T, total[1] + Phi @ piece[1]), None
-
-    F = U.shape[0] * k + U.shape[1] + 1
-    return jax.lax.scan(add, (jnp.zeros((F, F)), jnp.zeros((F, Y.shape[-1]))), (X, Y))[0]
-
-
-def _sums_forward(U: Array, L: Array, X: Array, Y: Array, k: int) -> tuple[tuple[Array, Array], tuple[Array, ...]]:
-    return sums(U, L, X, Y, k), (U, L, X, Y)
-
-
-def _sums_backward(k: int, saved: tuple[Array, ...], to_sums: tuple[Array, Array]) -> tuple[Array, Array, None, None]:
-    U, L, X, Y = saved
-    to_gram = to_sums[0] + to_sums[0].T
-
-    def add(total: tuple[Array, Array], piece: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
-        x, y = piece
-        Phi, pull = jax.vjp(lambda U, L: features(U, L, x, k) * y[:, -1], U, L)
-        to_U, to_L = pull(to_gram @ Phi + to_sums[1] @ y.T)
-        return (total[0] + to_U, total[1] + to_L), None
-
-    to_U, to_L = jax.lax.scan(add, (jnp.zeros_like(U), jnp.zeros_like(L)), (X, Y))[0]
-    return to_U, to_L, None, None
-
-
-sums.defvjp(_sums_forward, _sums_backward)

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from ..dense.cholesky import log_sum
 
-ROWS = 2048  # how many rows of features are held at a time
+ROWS = 1024  # how many rows of features are held at a time
 
 Features = Callable[[Any], Any]  # of a block of rows: (F, rows)
 
@@ -42,7 +42,7 @@ class Totals(eqx.Module):
 
 
 def totals(
-    features: Features, rows: Float[Array, "B n *row"], w: Float[Array, " N"], shift: Float[Array, "N C"], targets: Any
+    features: Features, blocks: Float[Array, " B *block"], w: Float[Array, " N"], shift: Float[Array, "N C"], targets: Any
 ) -> Totals:
     """The sums over rows in blocks, with weights w and shift = w T; differentiable in all that the features depend on.
 
@@ -58,10 +58,10 @@ def totals(
         gram, cross = of_block(features, *block)
         return (total[0] + gram, total[1] + cross), None
 
-    size = rows.shape[1]
-    F = jax.eval_shape(features, rows[0]).shape[0]
+    size = len(w) if len(blocks) == 1 else blocks.shape[1]
+    F = jax.eval_shape(features, blocks[0]).shape[0]
     start = (jnp.zeros((F, F)), jnp.zeros((F, shift.shape[1])))
-    gram, cross = jax.lax.scan(add, start, (rows, in_blocks(w, size), in_blocks(shift, size)))[0]
+    gram, cross = jax.lax.scan(add, start, (blocks, in_blocks(w, size), in_blocks(shift, size)))[0]
     return Totals(0.5 * (gram + gram.T), cross, targets.T @ shift, log_sum(w), jnp.sum(w), jnp.sum(w > 0) * 1.0)
 
 
@@ -80,14 +80,14 @@ def _gram_backward(saved: tuple[Array, Array], to: Array) -> tuple[Array, Array]
 _gram.defvjp(lambda Phi, w: (_gram(Phi, w), (Phi, w)), _gram_backward)
 
 
-def in_blocks(values: Float[Array, "N *row"], size: int = ROWS) -> Float[Array, "B n *row"]:
+def in_blocks(values: Float[Array, " N *row"], size: int = ROWS) -> Float[Array, "B n *row"]:
     """Rows in blocks of equally many, the last filled up with zeros."""
     size = min(size, max(len(values), 1))
     more = -len(values) % size
     return jnp.pad(values, [(0, more)] + [(0, 0)] * (values.ndim - 1)).reshape(-1, size, *values.shape[1:])
 
 
-def visited(function: Callable[[Any], Any], rows: Float[Array, "B n *row"], count: int) -> Any:
+def visited(function: Callable[[Any], Any], blocks: Float[Array, " B *block"], count: int) -> Any:
     """What a function makes of each of the rows, block by block, without those that filled up."""
     joined = lambda values: values.reshape(-1, *values.shape[2:])[:count]
-    return jax.tree.map(joined, jax.lax.map(function, rows))
+    return jax.tree.map(joined, jax.lax.map(function, blocks))

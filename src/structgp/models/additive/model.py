@@ -13,10 +13,11 @@ import numpy as np
 
 from ..._types import Seed, double_precision, generator
 from ...engines.additive import SOLVERS, AdditiveConditional, AdditiveEngine, basis_of, remainders
-from ...engines.additive_splines import Totals, bound, totals
+from ...engines.additive_splines import SplineMap
 from ...engines.base import Offer, form_by_shape
 from ...engines.basis import columns, integrate
 from ...engines.plan import Plan
+from ...engines.woodbury import evidence
 from ...inference.base import Inference
 from ...inputs.layouts import Inputs, as_inputs
 from ...inputs.observations import Data, read_observations
@@ -31,13 +32,14 @@ from ...likelihoods.base import Likelihood
 from ...likelihoods.gaussian import Gaussian
 from ...linalg.dense.cholesky import lapack_threads, log_sum
 from ...linalg.features import splines
+from ...linalg.features.totals import Totals, in_blocks, totals
 from ...means import polynomial
 from ...parameters.tree import Parametrised, free_vector, learned_leaves, with_free, with_values
 from ...posterior import Prediction
 from ...process.conditioning import check_inputs, compiled_ahead, condition, rule_for
 from ...process.fitted import Fitted
 from ...process.gp import GP
-from ...structure.additive import MOST_STATES, Additive, additive, lines_of, terms_of
+from ...structure.additive import MOST_STATES, Additive, Lines, additive, lines_of, terms_of
 from ...structure.base import No
 
 LONGEST = 10.0  # lengthscales up to this many ranges of a line: beyond, a function is a cubic to all appearance
@@ -296,19 +298,17 @@ def _summed(model: GP, inputs: Inputs, data: Data, intervals: int) -> tuple[spli
     X = jnp.asarray(inputs.points)
     known, Phi = columns(model, X)
     basis = basis_of(form, intervals)
-    T = jnp.concatenate([data.y - known[:, None], Phi], axis=1)
-    lines = lines_of(model.kernel, X)
-    assert not isinstance(lines, No)
-    return basis, totals(basis, lines.t, form.states, jnp.where(data.seen, 1.0, 0.0), T)
+    w = jnp.where(data.seen, 1.0, 0.0)
+    T = w[:, None] * jnp.concatenate([data.y - known[:, None], Phi], axis=1)
+    lines = _lines(model.kernel, X)
+    return basis, totals(SplineMap.on(basis, lines), in_blocks(lines.t), w, T, T)
 
 
 @functools.partial(jax.jit, static_argnames="T")
 @functools.partial(jax.value_and_grad, argnums=0)
 def _value_and_gradient(theta: Any, model: GP, x: Any, basis: splines.Splines, sums: Totals, count: Any, T: int) -> Any:
     at = with_free(model, theta)
-    lines = lines_of(at.kernel, x)
-    assert not isinstance(lines, No)
-    log_det, gram = bound(basis, lines.rate, lines.variance, sums.over(at.likelihood.noise))
+    log_det, gram = evidence(SplineMap.on(basis, _lines(at.kernel, x)), sums.over(at.likelihood.noise))
     return integrate(at, log_det, gram, count, T, x.shape[1])[0]
 
 
@@ -329,11 +329,15 @@ def _refuse(gp: GP, inputs: Inputs) -> None:
         raise ValueError(f"this is not an additive model: {form.reason}")
 
 
+def _lines(kernel: Kernel, X: Any) -> Lines:
+    lines = lines_of(kernel, X)
+    assert not isinstance(lines, No)
+    return lines
+
+
 def _held(gp: GP, inputs: Inputs) -> GP:
     """The model with its directions kept and its lengthscales within what the splines can tell apart."""
-    lines = lines_of(gp.kernel, jnp.asarray(np.asarray(inputs.points)))
-    assert not isinstance(lines, No)
-    spans = np.ptp(np.asarray(lines.t), axis=0)
+    spans = np.ptp(np.asarray(_lines(gp.kernel, jnp.asarray(np.asarray(inputs.points))).t), axis=0)
     directions = [leaf.path for leaf in learned_leaves(gp) if leaf.path.endswith("direction")]
     gp = gp.freeze(*directions) if directions else gp
     free = [leaf for leaf in learned_leaves(gp) if leaf.path.endswith("lengthscale") and leaf.bounds is None]
@@ -347,9 +351,7 @@ def _line_number(path: str) -> int:
 
 def _started(gp: GP, inputs: Inputs, data: Data) -> GP:
     """Half the range of each line, an equal share of the variance, a quarter of it as noise: unless the values were held."""
-    lines = lines_of(gp.kernel, jnp.asarray(np.asarray(inputs.points)))
-    assert not isinstance(lines, No)
-    spans = np.ptp(np.asarray(lines.t), axis=0)
+    spans = np.ptp(np.asarray(_lines(gp.kernel, jnp.asarray(np.asarray(inputs.points))).t), axis=0)
     y = data.y[np.asarray(data.seen)]
     gaussian = isinstance(gp.likelihood, Gaussian)
     spread = (float(np.mean(np.var(y, axis=0))) if len(y) > 1 and gaussian else 0.0) or (1.0 if gaussian else 4.0)
@@ -376,9 +378,7 @@ def _projected_log_det(conditional: Any) -> Any:
 
 @functools.partial(jax.jit, static_argnames="T")
 def _means(gp: GP, conditional: AdditiveConditional, weights: Any, X: Any, T: int) -> Any:
-    lines = lines_of(gp.kernel, X)
-    assert not isinstance(lines, No)
-    means = jnp.sum(conditional.line_means(lines.t), axis=1)
+    means = jnp.sum(conditional.line_means(_lines(gp.kernel, X).t), axis=1)
     known, Phi = columns(gp, X)
     return known[:, None] + means[:, :T] + (Phi - means[:, T:]) @ weights.mean
 
@@ -401,15 +401,15 @@ def _terms(conditional: Any, weights: Any, x: np.ndarray, T: int) -> _Terms:
 @functools.partial(jax.jit, static_argnames="T")
 def _terms_at(conditional: AdditiveConditional, weights: Any, x: Any, T: int) -> tuple[Any, Any, Any, Any]:
     means = conditional.line_means(x)
-    psi = conditional.projected.features(x)
-    return means[..., :T] - means[..., T:] @ weights.mean, means[..., T:], psi, conditional.projected.open_variance(psi)
+    psi, made = conditional.projected.features(x), conditional.projected.map
+    return means[..., :T] - means[..., T:] @ weights.mean, means[..., T:], made.by_line(psi), made.rest_of_lines(psi)
 
 
 def _contrast(conditional: Any, weights: Any, grid: _Terms, line: int, center: np.ndarray, data: _Terms, T: int) -> np.ndarray:
     """The variance of one term on a grid less its mean over the data."""
     psi = np.zeros_like(grid.features)
     psi[line] = grid.features[line] - center[line]
-    V = np.asarray(conditional.projected.whitened(jnp.asarray(psi)))
+    V = np.asarray(conditional.projected.whitened(jnp.asarray(psi.reshape(-1, psi.shape[-1]))))
     rho = grid.of_basis[:, line] - data.of_basis[:, line].mean(axis=0)
     U = np.linalg.solve(np.asarray(weights.factor), rho.T)
     return grid.left_out[line] + np.sum(V * V, axis=0) + np.sum(U * U, axis=0)

@@ -25,17 +25,15 @@ from ...kernels.views import Project
 from ...learn.maximise import Learning
 from ...likelihoods.gaussian import Gaussian
 from ...linalg.dense.cholesky import lapack_threads
-from ...linalg.features import sines
 from ...means import Basis, Powers
 from ...parameters.tree import as_numpy
 from ...posterior import Prediction, Result
 from ...process.gp import GP
 from ..additive.model import FittedAdditive, conditioned
 from .search import Family, Rung, Search, schwarz
-from .sine_model import Rows, SineEvidence, SineModel, linearised, reaches
+from .sine_model import Rows, SineEvidence, SineMap, SineModel, TurningMap, pieces
 
 RUNGS = (1, 2, 4, 6, 10, 20, 40, 80)  # numbers of projections that are tried
-CHUNK = 2048
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +112,7 @@ class FittedProjectionPursuit(Result):
         if covariance:
             joint = given.covariance + np.asarray(_covariance_of_directions(self.model, self.spread, Z))
             return Prediction(f, square * np.diagonal(joint), self.likelihood, square * joint)
-        turned = [np.asarray(_variance_of_directions(self.model, self.spread, piece)) for piece in _pieces(Z)]
+        turned = [np.asarray(_variance_of_directions(self.model, self.spread, piece)) for piece in pieces(Z)]
         variance = given.variance + np.concatenate([np.zeros(0), *turned])[: len(Z)]
         return Prediction(f, square * variance, self.likelihood)
 
@@ -181,7 +179,7 @@ class ProjectionPursuitGP:
             model = as_numpy(model)
             gp, places = additive_gp(model), as_inputs(Z)
             additive = conditioned(gp, places, read_observations(gp.likelihood, z, None, "error", places))
-            spread = as_numpy(_spread(model, Rows.of(Z, z[:, None])))
+            spread = as_numpy(_spread(model, Rows.of(Z, z)))
         evidence = learning.objective - len(z) * float(np.log(units.y_scale))
         return FittedProjectionPursuit(model, units, additive, spread, table, evidence, learning, time.perf_counter() - began)
 
@@ -212,57 +210,36 @@ def additive_gp(model: SineModel) -> GP:
 @jax.jit
 def _spread(model: SineModel, rows: Rows) -> Spread:
     """Weights and directions as a Gaussian around what was learned, and the noise with their number taken off the rows."""
-    L = reaches(model, rows.X)
-    s = model.scales(L)
-    G, b = sines.sums(model.units(), L, rows.X, rows.Y, model.sines)
-    A = jnp.eye(len(s)) + s[:, None] * G * s / model.noise
-    a = jax.scipy.linalg.solve(A, s * b[:, 0] / model.noise, assume_a="pos") * s
-    k, M = model.sines, model.projections
-    slopes = a[: k * M].reshape(k, M)
-    empty = jnp.zeros((0, 0))
-    partial = Spread(L, s, slopes, empty, empty, model.noise)
-    F = len(s) + M * rows.X.shape[-1]
-
-    def add(total: tuple[Any, Any], piece: tuple[Any, Any]) -> tuple[tuple[Any, Any], None]:
-        x, y = piece
-        Psi = _linearised(model, partial, x) * y[:, -1]
-        fit = jnp.sum(a[:, None] * sines.features(model.units(), L, x, k), axis=0)
-        return (total[0] + Psi @ Psi.T, total[1] + jnp.sum(y[:, -1] * (y[:, 0] - fit) ** 2)), None
-
-    (G, rss), _ = jax.lax.scan(add, (jnp.zeros((F, F)), jnp.zeros(())), (rows.X, rows.Y))
+    made = model.features(rows.X)
+    sums, s, M = rows.totals(made), made.scales, model.projections
+    A = jnp.eye(len(s)) + s[:, None] * sums.gram * s / model.noise
+    a = jax.scipy.linalg.solve(A, s * sums.cross[:, 0] / model.noise, assume_a="pos") * s
+    slopes = a[: model.sines * M].reshape(model.sines, M)
+    G, F = rows.totals(TurningMap(made, slopes)).gram, len(s) + made.directions.size
+    rss = sums.targets[0, 0] - a @ (2 * sums.cross[:, 0] - sums.gram @ a)
     used = F - jnp.trace(jnp.linalg.inv(jnp.eye(F) + G / model.noise))
-    noise = jnp.maximum(rss / jnp.maximum(rows.count - used, 0.1 * rows.count), model.noise)
+    noise = jnp.maximum(rss / jnp.maximum(sums.count - used, 0.1 * sums.count), model.noise)
     A = jnp.eye(F) + G / noise
-    return Spread(L, s, slopes, jnp.linalg.cholesky(A[: len(s), : len(s)]), jnp.linalg.cholesky(A), noise)
-
-
-def _linearised(model: SineModel, spread: Spread, X: Any) -> Any:
-    return linearised(model, spread.L, spread.scales, spread.slopes, X)
+    return Spread(made.reach, s, slopes, jnp.linalg.cholesky(A[: len(s), : len(s)]), jnp.linalg.cholesky(A), noise)
 
 
 @jax.jit
 def _variance_of_directions(model: SineModel, spread: Spread, X: Any) -> Any:
     """What not knowing the directions adds to the variance of f."""
-    Psi = _linearised(model, spread, X)
-    variance = lambda factor, Psi: jnp.sum(jax.scipy.linalg.solve_triangular(factor, Psi, lower=True) ** 2, axis=0)
-    return jnp.maximum(variance(spread.factor, Psi) - variance(spread.known, Psi[: len(spread.scales)]), 0.0)
+    joint, known = (jnp.sum(V * V, axis=0) for V in _roots(model, spread, X))
+    return jnp.maximum(joint - known, 0.0)
 
 
 @jax.jit
 def _covariance_of_directions(model: SineModel, spread: Spread, X: Any) -> Any:
     """What not knowing the directions adds to the covariance of f."""
-    Psi = _linearised(model, spread, X)
-    gram = lambda V: V.T @ V
-    joint, known = (
-        gram(jax.scipy.linalg.solve_triangular(factor, rows, lower=True))
-        for factor, rows in ((spread.factor, Psi), (spread.known, Psi[: len(spread.scales)]))
-    )
+    joint, known = (V.T @ V for V in _roots(model, spread, X))
     return joint - known
 
 
-def _pieces(Z: np.ndarray) -> list[np.ndarray]:
-    """Rows in pieces of one size, the last filled up."""
-    size = CHUNK if len(Z) > 64 else 64
-    more = -len(Z) % size
-    filled = np.concatenate([Z, np.zeros((more, Z.shape[1]))])
-    return [filled[at : at + size] for at in range(0, len(filled), size)]
+def _roots(model: SineModel, spread: Spread, X: Any) -> tuple[Any, Any]:
+    """Roots of the covariance of f at rows, with directions as they were learned and with known ones."""
+    turning = TurningMap(SineMap(model.units(), spread.L, spread.scales, model.sines), spread.slopes)
+    Psi = turning(X)
+    whiten = lambda factor: jax.scipy.linalg.solve_triangular(factor, Psi[: len(factor)], lower=True)
+    return whiten(spread.factor), whiten(spread.known)

@@ -17,14 +17,16 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..._types import Numbers
-from ...linalg.dense.identity_plus import log_det_and_forms
+from ...engines.woodbury import evidence
 from ...linalg.features import sines
+from ...linalg.features.totals import ROWS, Totals, in_blocks, totals
 from ...parameters.priors import LogNormal
 from ...parameters.supports import positive, real
 from ...parameters.tree import Parametrised, parameter, with_free
+from ...structure.features import FeatureMap
 
 BEYOND = 1.25  # the interval of the sines, in units of the farthest projection
-ROWS = 1024  # how many rows of features are held at a time
+NEW_ROWS = 2048  # how many of them are looked at together
 
 
 class SineModel(Parametrised):
@@ -54,66 +56,105 @@ class SineModel(Parametrised):
         D = np.shape(self.directions)[1]
         return jnp.sqrt(jnp.concatenate([waves.ravel(), jnp.full(D, self.slope), jnp.ones(1)]))
 
+    def features(self, X: Float[Array, "N D"]) -> SineMap:
+        """The features for these rows, which say how far the sines reach."""
+        L = reaches(self, X)
+        return SineMap(self.units(), L, self.scales(L), self.sines)
+
+
+class SineMap(FeatureMap):
+    """The k sines of each direction, the columns and a constant, with the prior standard deviations of their weights."""
+
+    directions: Float[Array, "M D"]
+    reach: Float[Array, " M"]
+    scales: Float[Array, " F"]
+    sines: int = eqx.field(static=True)
+
+    @property
+    def size(self) -> int:
+        return self.scales.shape[0]
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "F N"]:
+        return sines.features(self.directions, self.reach, X, self.sines)
+
+    def whiten(self, columns: Float[Array, "F C"]) -> Float[Array, "F C"]:
+        return self.scales[:, None] * columns
+
+    unwhiten = whiten
+
+
+class TurningMap(FeatureMap):
+    """The whitened sines, and how functions with these weights of theirs change with each entry of each direction."""
+
+    waves: SineMap
+    weights: Float[Array, "k M"]
+
+    @property
+    def size(self) -> int:
+        return self.waves.size + self.waves.directions.size
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "G N"]:
+        made = self.waves
+        slope = jnp.sum(self.weights[:, :, None] * sines.slopes(made.directions, made.reach, X, made.sines), axis=0)
+        turned = slope[:, None, :] * X.T[None]
+        return jnp.concatenate([made.whiten(made(X)), turned.reshape(-1, len(X))])
+
 
 class Rows(NamedTuple):
-    """Data in pieces of equally many rows; the last column of Y is 1 for rows that count and 0 for those that fill up."""
+    """Data of few sizes, so that little is compiled: rows that fill up were not seen."""
 
-    X: Float[Any, "pieces rows D"]
-    Y: Float[Any, "pieces rows C"]
-    count: Any
+    X: Float[Any, "N D"]
+    y: Float[Any, " N"]
+    seen: Float[Any, " N"]
 
     @classmethod
-    def of(cls, X: np.ndarray, Y: np.ndarray) -> Rows:
-        """Rows in pieces of few sizes, so that little is compiled."""
+    def of(cls, X: np.ndarray, y: np.ndarray) -> Rows:
+        """Rows, filled up to a power of two or to whole blocks."""
         size = min(ROWS, max(64, 2 ** math.ceil(math.log2(len(X)))))
-        pieces = -(-len(X) // size)
-        more = pieces * size - len(X)
-        counted = np.concatenate([Y, np.ones((len(X), 1))], axis=1)
-        X = np.concatenate([X, np.repeat(X[:1], more, axis=0)])
-        counted = np.concatenate([counted, np.zeros((more, counted.shape[1]))])
-        split = lambda table: jnp.asarray(table.reshape(pieces, size, -1))
-        return cls(split(X), split(counted), jnp.asarray(float(len(Y))))
+        more = -len(X) % size
+        seen = np.concatenate([np.ones(len(X)), np.zeros(more)])
+        filled = np.concatenate([X, np.repeat(X[:1], more, axis=0)]), np.concatenate([y, np.zeros(more)])
+        return cls(*(jnp.asarray(part) for part in (*filled, seen)))
+
+    def totals(self, features: FeatureMap) -> Totals:
+        """The sums over all rows that were seen."""
+        y = self.y[:, None]
+        return totals(features, in_blocks(self.X), self.seen, self.seen[:, None] * y, y)
 
 
-def reaches(model: SineModel, X: Float[Array, "pieces rows D"]) -> Float[Array, " M"]:
+def pieces(X: np.ndarray) -> list[np.ndarray]:
+    """New rows in pieces of one size, the last filled up."""
+    size = NEW_ROWS if len(X) > 64 else 64
+    filled = np.concatenate([X, np.zeros((-len(X) % size, X.shape[1]))])
+    return [filled[at : at + size] for at in range(0, len(filled), size)]
+
+
+def reaches(model: SineModel, X: Float[Array, "N D"]) -> Float[Array, " M"]:
     """L: the half-width of the interval of each projection."""
-    farthest = jax.lax.map(lambda x: jnp.max(jnp.abs(model.units() @ x.T), axis=1), X)
+    farthest = jax.lax.map(lambda x: jnp.max(jnp.abs(model.units() @ x.T), axis=1), in_blocks(X))
     reach = BEYOND * jnp.max(farthest, axis=0)
     return jnp.where(reach > 0, reach, 1.0)
 
 
-def linearised(
-    model: SineModel, L: Float[Array, " M"], scales: Float[Array, " F"], weights: Float[Array, "k M"], X: Float[Array, "N D"]
-) -> Float[Array, "G N"]:
-    """The features in units of their prior, then how sines with these weights change with each entry of each direction."""
-    U, k = model.units(), model.sines
-    waves = scales[:, None] * sines.features(U, L, X, k)
-    slope = jnp.sum(weights[:, :, None] * sines.slopes(U, L, X, k), axis=0)
-    turned = slope[:, None, :] * X.T[None]
-    return jnp.concatenate([waves, turned.reshape(-1, len(X))])
-
-
-def log_evidence(model: SineModel, rows: Rows, total: Float[Array, ""]) -> Float[Array, ""]:
-    """log p(y); `total` is yᵀy."""
-    L = reaches(model, rows.X)
-    G, b = sines.sums(model.units(), L, rows.X, rows.Y, model.sines)
-    s = model.scales(L) / jnp.sqrt(model.noise)
-    log_det, explained = log_det_and_forms(s[:, None] * G * s, s[:, None] * b[:, :1])
-    log_det = log_det + rows.count * jnp.log(2 * jnp.pi * model.noise)
-    return -0.5 * (log_det + (total - explained[0, 0]) / model.noise)
+def log_evidence(model: SineModel, rows: Rows) -> Float[Array, ""]:
+    """log p(y)."""
+    made = model.features(rows.X)
+    sums = rows.totals(made).over(model.noise)
+    log_det, gram = evidence(made, sums)
+    return -0.5 * (log_det + gram[0, 0] + sums.count * jnp.log(2 * jnp.pi))
 
 
 class SineEvidence:
     """The log evidence of a sine model and its gradient."""
 
     def __init__(self, model: SineModel, X: np.ndarray, y: np.ndarray) -> None:
-        self.model, self.rows, self.total = model, Rows.of(X, y[:, None]), jnp.asarray(float(y @ y))
+        self.model, self.rows = model, Rows.of(X, y)
 
     def __call__(self, theta: np.ndarray) -> tuple[Any, Any]:
-        return _value_and_gradient(jnp.asarray(theta), self.model, self.rows, self.total)
+        return _value_and_gradient(jnp.asarray(theta), self.model, self.rows)
 
 
 @jax.jit
 @functools.partial(jax.value_and_grad, argnums=0)
-def _value_and_gradient(theta: Any, model: SineModel, rows: Rows, total: Any) -> Any:
-    return log_evidence(with_free(model, theta), rows, total)
+def _value_and_gradient(theta: Any, model: SineModel, rows: Rows) -> Any:
+    return log_evidence(with_free(model, theta), rows)
