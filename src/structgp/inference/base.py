@@ -125,15 +125,17 @@ class Inference(eqx.Module):
         """What users call it."""
 
     def form(self, likelihood: Likelihood) -> Blocks:
-        """The precision of one site: its shape says how several latents are joined in it."""
+        """The precision of one site of several latents: its shape says how it joins them."""
         C = likelihood.latents
-        return jnp.zeros((1,) if C == 1 else (1, C, C) if likelihood.coupled else (1, C))
+        return jnp.zeros((1, C, C) if likelihood.coupled else (1, C))
 
     def unknown(self, likelihood: Likelihood, count: int) -> Any:
         """A start about which nothing is known."""
+        if likelihood.latents == 1:
+            return np.full(count, np.nan), np.full(count, np.nan)
         form = jax.eval_shape(lambda: self.form(likelihood))
-        shift = (count,) if likelihood.latents == 1 else (count, likelihood.latents)
-        return jax.tree.map(lambda part: np.full((count, *part.shape[1:]), np.nan), form), np.full(shift, np.nan)
+        precision = jax.tree.map(lambda part: np.full((count, *part.shape[1:]), np.nan), form)
+        return precision, np.full((count, likelihood.latents), np.nan)
 
     @abc.abstractmethod
     def find(self, problem: Problem, start: Start, tolerance: Any, max_calls: int) -> Found:

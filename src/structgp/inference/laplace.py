@@ -46,8 +46,7 @@ class Laplace(Inference):
         return "laplace"
 
     def form(self, likelihood: Likelihood) -> Blocks:
-        f = jnp.zeros((1,) if likelihood.latents == 1 else (1, likelihood.latents))
-        return likelihood.slope_and_curvature(jnp.zeros(1), f)[1]
+        return likelihood.slope_and_curvature(jnp.zeros(1), jnp.zeros((1, likelihood.latents)))[1]
 
     def find(self, problem: Problem, start: Start, tolerance: Any, max_calls: int) -> Found:
         """Newton from the mode that the starting sites describe."""

@@ -38,6 +38,7 @@ class SiteEvidence:
             self._inputs, self._data = jax.device_put((inputs, data))
         self._last = threading.local()  # climbs run side by side, each with its own sites
         self._compiling: Early | None = None
+        self._cold = inference.unknown(model.likelihood, len(inputs))
 
     def __call__(self, theta: Float[Any, " P"]) -> tuple[Any, Any]:
         arguments = self._arguments(theta)
@@ -51,7 +52,7 @@ class SiteEvidence:
     def begin(self, theta: Float[Any, " P"]) -> Early:
         """Compile the gradient, beside the search, which is needed first: so its program is written before."""
         arguments = self._arguments(theta)
-        search = (*arguments, self._cold(), LEARNING)
+        search = (*arguments, self._cold, LEARNING)
         find_sites.lower(*search)
         self._compiling = compiling(_gradient, theta, self.model, *arguments[1:], find_sites.eval_shape(*search))
         return self._compiling
@@ -65,16 +66,13 @@ class SiteEvidence:
         return at, self._inputs, self._data, self.engine.tuned(at, self.inputs, self.data), self.inference
 
     def _find(self, arguments: tuple[Any, ...], tolerance: float) -> Found:
-        warm, cold = getattr(self._last, "sites", None), self._cold()
+        warm, cold = getattr(self._last, "sites", None), self._cold
         for start in (cold,) if warm is None else (warm, cold):
             found = find_sites(*arguments, start, tolerance)
             if found.status == CONVERGED:
                 self._last.sites = (found.w, found.h)
                 break
         return found
-
-    def _cold(self) -> Any:
-        return self.inference.unknown(self.model.likelihood, len(self.inputs))
 
 
 @functools.partial(jax.jit, static_argnames=("engine", "inference"))
