@@ -66,7 +66,7 @@ def _fitted_latents(inference: Inferred, **parts: Any) -> Fitted:
     with lapack_threads(len(inputs)):
         posterior = jax.block_until_ready(given_sites(gp, inputs, w, h, evidence, engine, False))
         spread = np.asarray(posterior.marginals(jnp.asarray(inputs.points))[1])
-    inference = dataclasses.replace(inference, w=w, variance=spread)
+    inference = dataclasses.replace(inference, w=w, covariance=spread)
     return Fitted(conditional=posterior.conditional, weights=posterior.weights, inference=inference, **parts)
 
 

@@ -169,8 +169,8 @@ def find_sites(
 class Inferred:
     """How sites were found for observations that are not Gaussian, the sites exp(h f − ½ w f²), and f at their places.
 
-    Of several latents h and `mean` are (N, C), `variance` is (N, C, C), or (N, C) where the sites keep them apart, and w has a
-    form of `linalg.blocks`.
+    Of several latents h, `mean` and `variance` are (N, C), w has a form of `linalg.blocks`, and `covariance` (N, C, C) is that
+    of the latents at each place, None where the sites keep them apart.
     """
 
     method: str
@@ -182,13 +182,21 @@ class Inferred:
     h: np.ndarray
     mean: np.ndarray
     variance: np.ndarray
+    covariance: np.ndarray | None = None
+
+    @property
+    def spread(self) -> np.ndarray:
+        """All that is known of how far f may be from its mean: the variances, or the covariances."""
+        return self.variance if self.covariance is None else self.covariance
 
     @classmethod
     def of(cls, method: str, found: Found, count: int) -> Inferred:
         """The account of a search, on the host, for the first rows, beyond which nothing was seen."""
-        arrays = jax.tree.map(lambda part: np.asarray(part)[:count], (found.w, found.h, found.mean, found.variance))
-        status = int(found.status)
-        return cls(method, status == CONVERGED, STATUS[status], int(found.calls), float(found.residual), *arrays)
+        w, h, mean, spread = jax.tree.map(lambda part: np.asarray(part)[:count], (found.w, found.h, found.mean, found.variance))
+        full, status = spread.ndim == 3, int(found.status)
+        variance = np.diagonal(spread, axis1=1, axis2=2) if full else spread
+        how = method, status == CONVERGED, STATUS[status], int(found.calls), float(found.residual)
+        return cls(*how, w, h, mean, variance, spread if full else None)
 
     def __str__(self) -> str:
         return f"{self.method}, {self.message} after {self.calls} calls (residual {self.residual:.1e})"

@@ -221,7 +221,7 @@ class Fitted(Result):
     def degrees_of_freedom(self) -> float:
         """tr[K C⁻¹]: how many parameters the smoother uses, those of basis functions included."""
         if self.inference is not None:
-            return float(np.sum(trace(self.inference.w, jnp.asarray(self.inference.variance))))
+            return float(np.sum(trace(self.inference.w, jnp.asarray(self.inference.spread))))
         precision, _ = self._precision_parts()
         seen = np.asarray(self.data.seen)
         noise = noise_variance(self.gp, self.inputs, self.data)
@@ -393,7 +393,7 @@ class Fitted(Result):
             raise ValueError(f"{what} needs Gaussian observations: the sites of {name} depend on all observations together")
 
     def _without_sites(self, inferred: Inferred) -> Moments:
-        m, v, _ = cavity(1.0, inferred.w, inferred.h, inferred.mean, inferred.variance)
+        m, v, _ = cavity(1.0, inferred.w, inferred.h, inferred.mean, inferred.spread)
         without = self._prediction(np.asarray(m), np.asarray(v), self.data.extra)
         mean, variance = (np.array(part) for part in without.observed)
         unseen = ~np.asarray(self.data.seen)
