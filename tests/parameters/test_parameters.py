@@ -79,7 +79,7 @@ def test_interval_does_not_overflow():
         (lambda: sg.FactorMetric([[0.1]], [1.0, 1.0]), r"loadings of shape \(D, k\)"),
         (lambda: sg.SpectralMixture([1.0], [1.0, 2.0], [0.1]), "as many frequencies and bandwidths as weights"),
         (lambda: sg.HalfSpace(support="disc"), "support must be 'ball' or 'box', got 'disc'"),
-        (lambda: sg.Matern32().on(1, 1), "distinct columns counted from 0"),
+        (lambda: sg.Matern32().on(1, 1), "distinct columns by their numbers, counted from 0"),
         (lambda: sg.Sum((sg.Matern32(), 3.0)), "Sum needs kernels, got 3.0"),
         (lambda: sg.Warp(sg.Matern32(), 3.0), "a function is needed, got 3.0"),
         (lambda: sg.orthonormalise([0.0, 0.0]), "zero length"),
