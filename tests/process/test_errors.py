@@ -267,10 +267,7 @@ CASES = {
         lambda: sg.GP(sg.Matern52(), mean=-3.57).tie("mean.value", "likelihood.noise"),
         "mean.value is real, likelihood.noise is nonnegative: tie those that may take the same values",
     ),
-    "loading nothing": (
-        lambda: sg.load(None),
-        r"load needs the name of a model file, as in load\('model.structgp'\), got None",
-    ),
+    "loading nothing": (lambda: sg.load(None), "load needs the name of a file, such as 'model.structgp', got None"),
 }
 
 
@@ -355,7 +352,7 @@ def test_an_inference_that_stops_names_another():
 
 def test_a_pipe_is_no_model(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="is not a regular file but a pipe or a device: copy what it holds into a file first"):
+    with pytest.raises(ValueError, match="is a pipe, a socket or a device: copy its content to a file, and load that"):
         sg.load(tmp_path / "pipe")
 
 
