@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -71,7 +72,18 @@ def as_float(value: Any) -> Any:
 
 def generator(seed: Seed) -> np.random.Generator:
     """A NumPy generator from an integer seed or from a generator, which is used as it is."""
-    return seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
+    try:
+        return seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise TypeError(f"seed must be a whole number of at least 0, a numpy Generator or None, got {seed!r}") from None
+
+
+def whole(value: Any, name: str, least: int = 0) -> int:
+    """A whole number of at least `least`, or a message."""
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value != math.floor(value) or value < least:
+        raise ValueError(f"{name} must be a whole number, {least} or more, got {value!r}")
+    return int(value)
 
 
 class PlainFunction(eqx.Module):
@@ -80,7 +92,13 @@ class PlainFunction(eqx.Module):
     function: Callable[..., Any] = eqx.field(static=True)
 
     def __call__(self, *args: Any) -> Any:
-        return self.function(*args)
+        try:
+            return self.function(*args)
+        except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError):
+            raise TypeError(
+                f"the function {self!r} cannot be compiled: it decides by the value of its input (if, while, float) or hands "
+                "it to NumPy. Write it with jax.numpy, and choices as jnp.where(x[0] > 0, ..., ...)"
+            ) from None
 
     def __repr__(self) -> str:
         return getattr(self.function, "__name__", repr(self.function))

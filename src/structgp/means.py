@@ -67,7 +67,13 @@ class FunctionMean(Mean):
     function: Any = eqx.field(converter=as_callable)
 
     def __call__(self, x: Point) -> Scalar:
-        return jnp.reshape(self.function(x), ())
+        value = jnp.asarray(self.function(x))
+        if value.size != 1:
+            raise ValueError(
+                f"a mean function must return one number for a point, but {self.function!r} returned shape {value.shape}: "
+                "combine its parts into one, or let Basis(...) learn their weights"
+            )
+        return jnp.reshape(value, ())
 
 
 class Basis(Mean):
@@ -130,4 +136,6 @@ def as_mean(mean: Any) -> Mean:
         return ZeroMean()
     if isinstance(mean, Mean):
         return mean
+    if isinstance(mean, (str, bytes, dict)) or (not callable(mean) and np.size(mean) == 0):
+        raise TypeError(f"a mean is a number, a function of a point or a Mean such as ConstantMean(), got {mean!r}")
     return FunctionMean(mean) if callable(mean) else ConstantMean(mean)

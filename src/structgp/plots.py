@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .inputs.layouts import clocks_of
+
 if TYPE_CHECKING:
     from .process.fitted import Fitted
 
@@ -35,13 +37,16 @@ def plot(fitted: Fitted, X: Any = None, *, level: float = 0.95, target: int = 0,
         )
     t = np.asarray(fitted.inputs.points)[:, 0]
     margin = 0.05 * (np.ptp(t) or 1.0)
-    places = np.linspace(t.min() - margin, t.max() + margin, 400) if X is None else np.sort(np.ravel(X))
+    places = np.linspace(t.min() - margin, t.max() + margin, 400) if X is None else np.sort(fitted._new_points(X)[:, 0])
+    clock = clocks_of(fitted.inputs)[0]
     prediction = fitted.predict(places)
     column = lambda values: values if values.ndim == 1 else values[:, target]
     mean, sd = column(prediction.mean), column(prediction.sd)
     lower, upper = (column(end) for end in prediction.interval(level))
     half = (upper - lower) / 2 * sd / column(prediction.observed.sd)
     ax = axes(ax)
+    if clock is not None:
+        places, t = clock.shown(places), clock.shown(t)
     seen = np.asarray(fitted.data.seen)
     ax.fill_between(places, mean - half, mean + half, color=BAND, alpha=0.6, lw=0, label=f"{level:.0%} of f")
     ax.plot(places, lower, color=LINE, lw=0.8, ls="--", label=f"{level:.0%} of new observations")

@@ -128,9 +128,9 @@ class Prediction:
     @double_precision
     def quantile(self, q: Any) -> np.ndarray:
         """The value that a new observation stays below with probability q: one row for each q, or one array for a number."""
-        probability = np.asarray(q, dtype=float)
-        if np.any((probability <= 0) | (probability >= 1)):
-            raise ValueError(f"quantile needs probabilities between 0 and 1, got {q}")
+        probability = _probabilities(q)
+        if probability is None:
+            raise ValueError(f"quantile needs probabilities between 0 and 1, got {q!r}")
         shaped = probability.reshape(probability.shape + (1,) * len(self._places))
         return np.asarray(self.likelihood.quantile(shaped, self.mean, self._spread, self.extra))
 
@@ -144,8 +144,8 @@ class Prediction:
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """The central interval that holds a new observation with this probability: its lower and its upper end."""
-        if not 0 < level < 1:
-            raise ValueError(f"interval needs a level between 0 and 1, got {level}")
+        if _probabilities(level) is None or np.ndim(level):
+            raise ValueError(f"interval needs a level between 0 and 1, got {level!r}")
         lower, upper = self.quantile([(1 - level) / 2, (1 + level) / 2])
         return lower, upper
 
@@ -197,3 +197,12 @@ class Prediction:
 @eqx.filter_jit
 def _compiled(method: Any, *rows: Any) -> Any:
     return method(*rows)
+
+
+def _probabilities(values: Any) -> np.ndarray | None:
+    """Numbers between 0 and 1, or None if these are not."""
+    try:
+        array = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        return None
+    return array if ((array > 0) & (array < 1)).all() else None

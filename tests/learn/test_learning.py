@@ -209,3 +209,33 @@ def test_kernels_of_the_zoo_are_learned(name):
     gp = sg.GP(kernel, sg.Gaussian(0.15))
     fitted = gp.fit(zoo.X[D], zoo.Y[D], restarts=0, max_evaluations=25)
     assert fitted.log_evidence >= gp.log_evidence(zoo.X[D], zoo.Y[D]) - 1e-9
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e5])
+def test_a_zero_mean_takes_data_that_lie_far_from_it(offset):
+    """The variance of the kernel must carry the offset: its bounds reach there."""
+    t = np.linspace(0, 10, 24)
+    fitted = sg.GP(sg.Matern52(), sg.Gaussian(0.1)).fit(t, offset + np.sin(t), restarts=0)
+    assert fitted.learning.pressed == ()
+    np.testing.assert_allclose(fitted.predict(t).mean - offset, np.sin(t), atol=0.05)
+
+
+def test_an_end_at_a_bound_is_said():
+    """A level that a fixed lengthscale cannot make, and a variance that would have to be infinite."""
+    t = np.linspace(0, 1, 24)
+    far = sg.GP(sg.Scaled(sg.Matern52(sg.fixed(1.0), sg.fixed(1.0)), 1e-12), sg.Gaussian(sg.fixed(1e-12)))
+    with pytest.warns(
+        RuntimeWarning, match=r"ended at a bound of the search for kernel.scale, while the evidence still rises: give"
+    ):
+        fitted = far.fit(t, 1.0 + np.sin(t), restarts=0)
+    assert fitted.learning.pressed == ("kernel.scale",)
+
+
+@pytest.mark.parametrize("likelihood", [sg.Poisson(), sg.NegativeBinomial()])
+@pytest.mark.parametrize("mean", [None, 0.0])
+def test_counts_that_are_all_zero(likelihood, mean):
+    """The rate lies below one count in all of the exposure, and is a number."""
+    t = np.linspace(0, 10, 24)
+    rate = sg.GP(sg.Matern52(), likelihood, mean=mean).fit(t, np.zeros(24)).predict([0.0, 5.0, 12.0]).observed.mean
+    assert (rate > 1e-4).all()
+    assert (rate < 1.0).all()

@@ -1,5 +1,8 @@
 """Bad input: each case gets one message that says what was met, what is needed and what to do, or a right answer."""
 
+import os
+
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -8,6 +11,7 @@ import scipy.sparse
 
 import structgp as sg
 import zoo
+from structgp.inference.base import Inferred
 
 X, Y = zoo.X[2], zoo.Y[2]
 GP = sg.GP(sg.Matern52(), sg.Gaussian(0.1))
@@ -21,6 +25,14 @@ def with_bad(array, *places, value=np.nan):
     return spoiled
 
 
+class NoNumber(sg.Likelihood):
+    """A likelihood that is nowhere defined."""
+
+    def log_prob(self, y, f):
+        return jnp.log(-1.0 - (y - f) ** 2)
+
+
+SUM = sg.GP(sg.Matern52() + sg.Linear(), sg.Gaussian(0.1))
 FRAME = pd.DataFrame({"size": [1.0, 2.0, 3.0], "colour": ["red", "blue", "red"]})
 Y3 = np.arange(3.0)
 
@@ -56,13 +68,17 @@ CASES = {
         lambda: GP.condition(pd.DataFrame({"a": Y3, "b": np.array([1, "x", 2.0], dtype=object)}), Y3),
         "X must be numeric, but row 1 of column 'b' holds 'x': encode text as numbers, or leave the column out",
     ),
-    "date column": (
-        lambda: GP.condition(pd.DataFrame({"when": pd.to_datetime(["2024-01-01"] * 3)}), Y3),
-        "columns that are not numeric: 'when'",
+    "dates in a grid": (
+        lambda: sg.Grid(np.array(["2024-01-01", "2024-01-02"], dtype="M8[D]")),
+        r"axis 0 of the grid holds dates or durations: convert them to numbers first.*np.timedelta64\(1, 'D'\)",
     ),
-    "dates": (
-        lambda: GP.condition(np.array(["2024-01-01", "2024-01-02", "2024-01-03"], dtype="M8[D]"), Y3),
-        "X holds dates or durations: convert them to numbers first, for instance days since the first one",
+    "durations": (
+        lambda: GP.condition(np.arange(3).astype("m8[D]"), Y3),
+        r"X holds dates or durations.*\(X - X.min\(\)\) / np.timedelta64\(1, 'D'\)",
+    ),
+    "dates as text": (
+        lambda: GP.condition(["2024-01-01", "2024-01-02", "2024-01-03"], Y3),
+        r"row 0 holds '2024-01-01', a date: make it one by np.array\(X, dtype='datetime64\[s\]'\)",
     ),
     "text": (
         lambda: GP.condition([["a", "b"]], [1.0]),
@@ -70,7 +86,7 @@ CASES = {
     ),
     "complex numbers": (
         lambda: GP.condition(X.astype(complex), Y),
-        "X: complex data not supported; pass real and imaginary parts",
+        "X: Complex data not supported; pass real and imaginary parts",
     ),
     "sparse matrix": (lambda: GP.condition(scipy.sparse.csr_matrix(X), Y), r"X is a sparse matrix.*pass X.toarray\(\)"),
     "lazy frame": (lambda: GP.condition(pl.LazyFrame({"a": [1.0]}), [1.0]), "X is a lazy frame: collect it first"),
@@ -117,8 +133,8 @@ CASES = {
         lambda: GP.condition(X, Y).update(X, np.stack([Y, Y], 1)),
         "update: y has 2 targets, but the model was given 1",
     ),
-    "no samples": (lambda: GP.condition(X, Y).sample(X, n=0), "n must be at least 1 sample, got 0"),
-    "no samples of the prior": (lambda: GP.sample(X, n=0), "n must be at least 1 sample, got 0"),
+    "no samples": (lambda: GP.condition(X, Y).sample(X, n=0), "n must be a whole number, 1 or more, got 0"),
+    "no samples of the prior": (lambda: GP.sample(X, n=0), "n must be a whole number, 1 or more, got 0"),
     "probability beyond 1": (lambda: GP.condition(X, Y).predict(X).quantile(1.5), "probabilities between 0 and 1, got 1.5"),
     "level beyond 1": (lambda: GP.condition(X, Y).predict(X).interval(95), "level between 0 and 1, got 95"),
     "log_prob of another length": (
@@ -177,8 +193,81 @@ CASES = {
         "leaves some functions free, so it cannot be sampled: give the basis weights a covariance",
     ),
     "weights of no basis": (lambda: GP.condition(X, Y).basis_weights(), r"no basis functions: give GP a mean=Basis\(...\)"),
-    "values too large to square": (lambda: GP.condition(X, 1e200 * Y), "y holds values too large to square"),
+    "y too large to square": (
+        lambda: GP.condition(X, 1e200 * Y),
+        r"y reaches from -.*e\+200 to .*e\+200, beyond what can be squared in double precision: measure it in other units",
+    ),
+    "y too small to square": (lambda: GP.condition(X, 1e-200 * Y), "y reaches from .*measure it in other units"),
+    "X too large to square": (
+        lambda: GP.condition(1e200 * X, Y),
+        "X reaches .* in column 0, beyond.*measure it in other units",
+    ),
+    "X too small to square": (
+        lambda: GP.condition(1e-200 * X, Y),
+        "X reaches .* in column 0, beyond.*measure it in other units",
+    ),
     "a part of no sum": (lambda: GP.condition(X, Y).predict(X, part=0), "part=0 cannot be predicted.*is not a sum"),
+    "a part by its name": (lambda: SUM.condition(X, Y).predict(X, part="0"), "part='0' cannot be.*has 2 terms, counted from 0"),
+    "masked y": (
+        lambda: GP.condition(X, np.ma.array(Y, mask=np.arange(24) == 3)),
+        r"y is masked in 1 places \(rows 3\): drop them, or pass missing='infer' to treat them as unobserved",
+    ),
+    "masked X": (
+        lambda: GP.condition(np.ma.array(X, mask=np.arange(48).reshape(24, 2) == 6), Y),
+        "X is masked in rows 3: inputs must be known; drop these rows or fill them in",
+    ),
+    "a choice in a mean": (
+        lambda: sg.GP(sg.Matern52(), mean=lambda x: x[0] if x[0] > 0 else 0.0).condition(X, Y),
+        r"cannot be compiled: it decides by the value of its input.*choices as jnp.where\(x\[0\] > 0",
+    ),
+    "a mean of two numbers": (
+        lambda: sg.GP(sg.Matern52(), mean=lambda x: x).condition(X, Y),
+        r"must return one number for a point, but <lambda> returned shape \(2,\): combine its parts into one, or let Basis",
+    ),
+    "a word for a mean": (lambda: sg.GP(sg.Matern52(), mean="constant"), r"a Mean such as ConstantMean\(\), got 'constant'"),
+    "a mean without a value": (
+        lambda: sg.GP(sg.Matern52(), mean=lambda x: jnp.log(x[0])).condition(X, Y),
+        "the mean .* is not finite in rows .* of X, as at .*: define it for all inputs, or leave these rows out",
+    ),
+    "learning with a mean without a value": (
+        lambda: sg.GP(sg.Matern52(), mean=lambda x: jnp.log(x[0])).fit(X, Y),
+        "the mean .* is not finite in rows .* of X",
+    ),
+    "a likelihood without a value": (
+        lambda: sg.GP(sg.Matern52(), NoNumber()).condition(X, Y),
+        r"NoNumber.log_prob\(y, f\) is nan for y = .* \(row 0\) and f = 0: give it a finite value for every f",
+    ),
+    "a prior without density": (
+        lambda: sg.GP(sg.Matern52(sg.learned(1.0, prior=sg.Uniform(5, 6)))).fit(X, Y),
+        r"prior Uniform\(low=5, high=6\) of kernel.lengthscale has no density at 1, where learning starts: start inside of it",
+    ),
+    "a number for a prior": (
+        lambda: sg.Matern52().with_prior(lengthscale=3.0),
+        r"such as LogNormal\(0, 1\), got 3.0; a value goes",
+    ),
+    "three bounds": (
+        lambda: sg.learned(1.0, bounds=(1, 2, 3)),
+        r"bounds are two numbers, .* as in \(0.1, 10\), got \(1, 2, 3\)",
+    ),
+    "one bound": (lambda: sg.Matern52().with_bounds(lengthscale=3), "bounds are two numbers.*got 3"),
+    "nothing for a lengthscale": (lambda: sg.Matern52(None), "Matern52: lengthscale must be a number or an array.*got None"),
+    "an order for a lengthscale": (lambda: sg.Matern(1.5), r"needs its order by name, as in Matern\(nu=1.5\)"),
+    "a column by its name": (
+        lambda: sg.Matern52().on("a"),
+        r"columns by their numbers, counted from 0, as in .on\(0, 2\); got 'a'",
+    ),
+    "many restarts": (lambda: GP.fit(X, Y, restarts="many"), "restarts must be a whole number, 0 or more, got 'many'"),
+    "a word for a seed": (
+        lambda: GP.fit(X, Y, seed="a"),
+        "seed must be a whole number of at least 0, a numpy Generator.*got 'a'",
+    ),
+    "half a sample": (lambda: GP.condition(X, Y).sample(X, n=2.5), "n must be a whole number, 1 or more, got 2.5"),
+    "no evaluations": (lambda: GP.fit(X, Y, max_evaluations=-3), "max_evaluations must be a whole number, 1 or more, got -3"),
+    "a tie between sets": (
+        lambda: sg.GP(sg.Matern52(), mean=-3.57).tie("mean.value", "likelihood.noise"),
+        "mean.value is real, likelihood.noise is nonnegative: tie those that may take the same values",
+    ),
+    "loading nothing": (lambda: sg.load(None), "load needs the name of a file, such as 'model.structgp', got None"),
 }
 
 
@@ -229,3 +318,52 @@ def test_inputs_outside_the_ball_of_half_spaces():
 def test_half_a_restart():
     with pytest.raises(ValueError, match="restarts"):
         GP.fit(X, Y, restarts=1.5)
+
+
+ESTIMATORS = (sg.GPRegressor, sg.GPClassifier, sg.GPCountRegressor, sg.AdditiveGPRegressor, sg.AdditiveGPClassifier)
+ESTIMATORS += (sg.ProjectionPursuitGPRegressor, sg.ProjectionPursuitGPClassifier)
+COUNTS = np.arange(24.0) % 2
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_estimators_say_what_is_missing(estimator):
+    """In X, under a mask and among the targets, in their own words."""
+    with pytest.raises(ValueError, match=r"X has 1 NaN \(rows 4; columns 0\): inputs must be known; drop these rows"):
+        estimator().fit(with_bad(X, (4, 0)), COUNTS)
+    with pytest.raises(ValueError, match="X is masked in rows 0: inputs must be known"):
+        estimator().fit(np.ma.array(X, mask=np.arange(48).reshape(24, 2) == 0), COUNTS)
+    for y in (with_bad(COUNTS, 4), np.ma.array(COUNTS, mask=np.arange(24) == 4)):
+        with pytest.raises(ValueError, match=r"y has 1 NaN.*\(rows 4\): drop the"):
+            estimator().fit(X, y)
+
+
+@pytest.mark.parametrize("estimator", [sg.GPClassifier, sg.AdditiveGPClassifier])
+def test_labels_that_are_missing(estimator):
+    with pytest.raises(ValueError, match=r"y has 12 NaN or missing labels \(rows 0, 2, 4, 6, 8, … 7 more\): drop the rows"):
+        estimator().fit(X, np.array([None, "a"] * 12, dtype=object))
+
+
+def test_an_inference_that_stops_names_another():
+    nothing = np.zeros(0)
+    for method, other in (("variational", "laplace"), ("laplace", "variational"), ("ep", "variational")):
+        stopped = Inferred(method, False, "stopped", 3, 1.0, *([nothing] * 4))
+        assert stopped.advice.endswith(f"the evidence of this model means nothing; try inference={other!r}")
+
+
+def test_a_pipe_is_no_model(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="is a pipe, a socket or a device: copy its content to a file, and load that"):
+        sg.load(tmp_path / "pipe")
+
+
+def test_what_is_masked_may_be_inferred():
+    gone = np.arange(24) % 5 == 0
+    masked = GP.condition(X, np.ma.array(np.where(gone, 1e9, Y), mask=gone), missing="infer")
+    without = GP.condition(X[~gone], Y[~gone])
+    assert masked.log_evidence == pytest.approx(without.log_evidence, abs=1e-9)
+
+
+def test_a_covariance_keeps_its_precision():
+    K = sg.covariance(sg.Matern52(), X, X)
+    assert K.dtype == np.float64
+    assert abs(float(K[0, 1]) - float(sg.Matern52()(X[0], X[1]))) < 1e-15

@@ -55,6 +55,10 @@ def test_only_whole_kernels_have_names(name):
         ("[k for k in (1,)]", 0, "no meaning"),
         ("(lambda: 1)()", 1, "only kernels can be called"),
         ("Matern52 * 'age'", 11, "not by 'age'"),
+        ("Matern52(lengthscale='b')", 21, "lengthscale of Matern52 is a number, not the text 'b'"),
+        ("Matern52(1, lengthscale=2)", 12, "given 'lengthscale' twice: leave one of them out"),
+        ("Matern52(variance=1, variance=2)", 21, "given 'variance' twice"),
+        ("Matern(1.5)", 0, r"needs its order by name, as in Matern\(nu=1.5\)"),
         ("Constant.on('é') + Foo", 19, "no kernel 'Foo'"),
     ],
 )

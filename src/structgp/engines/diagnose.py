@@ -10,8 +10,9 @@ import numpy as np
 
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
+from ..inputs.reading import few
 from ..kernels.independent import kernels_of
-from ..parameters.tree import Leaf, leaves
+from ..parameters.tree import Leaf, leaves, show
 from ..structure.dense import covariance
 from .basis import columns
 
@@ -19,8 +20,50 @@ FAR = 4.0  # powers of ten from one at which a parameter is worth a word
 MOST_ROWS = 1500  # an eigendecomposition of more would take longer than a user waits for a message
 
 
+def why_no_start(model: Any, inputs: Inputs, data: Data) -> str:
+    """Why learning cannot begin: a prior without density, a mean or a likelihood without a value, or extreme numbers."""
+    for leaf in leaves(model):
+        if leaf.prior is not None and not np.isfinite(np.sum(leaf.prior.log_prob(np.asarray(leaf.value)))):
+            return (
+                f"the prior {leaf.prior!r} of {leaf.path} has no density at {show(leaf.value)}, where learning starts: "
+                "start inside of it, as in learned(value, prior=...)"
+            )
+    return _without_value(model, inputs, data) or (
+        f"the evidence is not finite at the start, {model!r}: check the data for extreme values, or give other starting values"
+    )
+
+
+def _without_value(model: Any, inputs: Inputs, data: Data) -> str:
+    """Whether the mean, or the likelihood at the mean, is no number where data were seen."""
+    if model.likelihood.latents > 1:
+        return ""
+    seen = np.asarray(data.seen)
+    X, y, rows = np.asarray(inputs.points)[seen], np.asarray(data.y)[seen], np.flatnonzero(seen)
+    if not len(X):
+        return ""
+    mean, Phi = (np.asarray(part) for part in columns(model, jnp.asarray(X)))
+    bad = ~(np.isfinite(mean) & np.isfinite(Phi).all(axis=1))
+    if bad.any():
+        return (
+            f"the mean {model.mean!r} is not finite in rows {few(rows[bad])} of X, as at {X[bad][0]}: "
+            "define it for all inputs, or leave these rows out"
+        )
+    extra = 1.0 if data.extra is None else np.asarray(data.extra)[seen]
+    value = np.asarray(model.likelihood.log_prob(y[:, 0], mean, extra))
+    if not np.isfinite(value).all():
+        at = int(np.flatnonzero(~np.isfinite(value))[0])
+        return (
+            f"{type(model.likelihood).__name__}.log_prob(y, f) is {value[at]} for y = {y[at, 0]:g} (row {rows[at]}) and f = "
+            f"{mean[at]:g}: give it a finite value for every f, or drop observations that cannot be"
+        )
+    return ""
+
+
 def why_not_positive(model: Any, inputs: Inputs, data: Data) -> str:
     """The kernel, the direction in which its covariance fails, the parameter that is extreme, and what to do."""
+    without = _without_value(model, inputs, data)
+    if without:
+        return without
     undetermined = _undetermined(model, np.asarray(inputs.points)[np.asarray(data.seen)])
     if undetermined:
         return undetermined

@@ -92,7 +92,7 @@ def plan(
         return _approximate_plan(model, inputs, structure, approximate, data)
     engines = ENGINES if model.likelihood.latents == 1 else SEVERAL
     known = list(dict.fromkeys(engine.structure for engine in engines))
-    if structure not in ("auto", *known):
+    if not isinstance(structure, str) or structure not in ("auto", *known):
         raise ValueError(f"structure must be 'auto' or one of {known}, got {structure!r}")
     offers = sorted((_answer(engine, model, inputs, data) for engine in engines), key=_flops)
     if structure != "auto":
@@ -138,7 +138,7 @@ def _refuse_what_is_too_large(found: Plan, usual: str) -> None:
 
 
 def _approximate_plan(model: Model, inputs: Inputs, structure: str, approximate: str, data: Data | None) -> Plan:
-    if approximate not in NAMES:
+    if not isinstance(approximate, str) or approximate not in NAMES:
         raise ValueError(f"approximate must be one of {list(NAMES)}, or None to be exact, got {approximate!r}")
     if structure not in ("auto", Kalman.structure):
         raise ValueError(f"structure={structure!r} is exact, so nothing is approximate there: leave out one of the two")

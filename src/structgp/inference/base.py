@@ -198,6 +198,12 @@ class Inferred:
         how = method, status == CONVERGED, STATUS[status], int(found.calls), float(found.residual)
         return cls(*how, w, h, mean, variance, spread if full else None)
 
+    @property
+    def advice(self) -> str:
+        """What to do when it did not converge: another way than the one that was taken."""
+        other = "laplace" if self.method == "variational" else "variational"
+        return f"{self}: the evidence of this model means nothing; try inference={other!r}"
+
     def __str__(self) -> str:
         return f"{self.method}, {self.message} after {self.calls} calls (residual {self.residual:.1e})"
 

@@ -18,7 +18,7 @@ INFERENCES: dict[str, Inference] = {
 
 def choose(likelihood: Likelihood, asked: str | None, weighted: bool = False) -> Inference | None:
     """The rule to find sites by; None for Gaussian data, which are their own sites."""
-    if asked is not None and asked not in INFERENCES:
+    if asked is not None and (not isinstance(asked, str) or asked not in INFERENCES):
         raise ValueError(f"inference must be one of {list(INFERENCES)}, or None to leave the choice, got {asked!r}")
     if asked is not None and asked not in likelihood.inferences:
         use = " or ".join(f"inference={name!r}" for name in likelihood.inferences)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -15,6 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from .._types import is_traced, library
+from .clock import Clock, Clocks, without_dates
 from .reading import read_table
 
 MOST_HOLES = 2.0  # cells for each row up to which places count as a grid
@@ -46,6 +48,7 @@ class Points(Inputs):
     """Places without a known layout."""
 
     X: Float[Any, "N D"] = eqx.field(converter=lambda X: X if isinstance(X, jax.Array) else read_table(X, "X", True)[0])
+    clocks: Clocks = ()  # for each column how its dates are counted; empty where there are none
 
     @property
     def points(self) -> Float[Any, "N D"]:
@@ -63,6 +66,19 @@ class Times(Inputs):
     rank: Int[Any, "*S N"]  # caller's values = t[rank]
     regular: bool = eqx.field(static=True, default=False)
     in_order: bool = eqx.field(static=True, default=False)  # the caller's rows were sorted already
+    clocks: Clocks = ()  # how dates are counted; empty where the times are numbers
+
+    @classmethod
+    def from_dates(cls, dates: Any, unit: str = "days") -> Times:
+        """Times from dates, counted in weeks, days, hours, minutes or seconds from midnight before the first one.
+
+        >>> Times.from_dates(np.array(["2024-03-01T06:00", "2024-03-01T12:00"], dtype="M8[m]"), unit="hours")
+        Times(2, regular, hours since 2024-03-01)
+        """
+        numbers, clocks = without_dates(dates, "dates", (), unit)
+        if not clocks:
+            raise TypeError("Times.from_dates needs dates: datetime64, datetime objects, or a column of a data frame")
+        return dataclasses.replace(as_times(read_table(numbers, "dates")[0][:, 0]), clocks=clocks)
 
     @property
     def points(self) -> Float[Any, "N D"]:
@@ -76,7 +92,8 @@ class Times(Inputs):
         return self.t.shape[0]
 
     def __repr__(self) -> str:
-        return f"Times({len(self)}{', regular' if self.regular else ''})"
+        counted = f", {self.clocks[0]!r}" if self.clocks else ""
+        return f"Times({len(self)}{', regular' if self.regular else ''}{counted})"
 
 
 class Grid(Inputs):
@@ -156,8 +173,10 @@ class Grid(Inputs):
         return f"Grid({sizes})" if self.complete else f"Grid({sizes}, {len(self)} of {np.prod(self.shape)} cells present)"
 
 
-def as_inputs(X: Any, name: str = "X", allow_empty: bool = False) -> Inputs:
+def as_inputs(X: Any, name: str = "X", allow_empty: bool = False, clocks: Clocks | None = None) -> Inputs:
     """Read inputs: an array (N,) or (N, D), a table, or `Inputs`, which pass through.
+
+    Dates are refused unless there are `clocks` to count them by, one for each column; with none of them, new ones are made.
 
     >>> as_inputs([3.0, 1.0, 2.0])
     Times(3, regular)
@@ -165,11 +184,31 @@ def as_inputs(X: Any, name: str = "X", allow_empty: bool = False) -> Inputs:
     Points(2 × 2)
     """
     if isinstance(X, Inputs):
-        return X
+        return _recounted(X, name, clocks) if clocks and any(clocks_of(X)) else X
     if is_traced(X):
         return Points(X if X.ndim == 2 else X[:, None])
+    used: Clocks = ()
+    if clocks is not None:
+        X, used = without_dates(X, name, clocks)
     table, _ = read_table(X, name, allow_empty)
-    return as_times(table[:, 0]) if table.shape[1] == 1 and len(table) else Points(table)
+    inputs = as_times(table[:, 0]) if table.shape[1] == 1 and len(table) else Points(table)
+    return dataclasses.replace(inputs, clocks=used) if used else inputs
+
+
+def _recounted(inputs: Inputs, name: str, clocks: Clocks) -> Inputs:
+    """Inputs whose dates were counted by clocks of their own, counted by those that are known."""
+    columns = [
+        column
+        if own is None
+        else without_dates(own.dates(column), name, (None if of is None else of.in_utc(own.zone, name),))[0]
+        for column, own, of in zip(np.asarray(inputs.points).T, clocks_of(inputs), clocks, strict=True)
+    ]
+    return as_inputs(np.stack(columns, axis=1))
+
+
+def clocks_of(inputs: Inputs) -> tuple[Clock | None, ...]:
+    """How the dates of inputs are counted, for each column; those that never held any have no clocks."""
+    return getattr(inputs, "clocks", ()) or (None,) * inputs.dimension
 
 
 def as_times(values: Float[np.ndarray, " N"]) -> Times:
@@ -195,7 +234,8 @@ def together(old: Inputs, new: Inputs) -> Inputs:
         sides = [len(np.unique(column)) for column in points.T]
         if np.prod(sides) <= MOST_HOLES * len(points) and len(np.unique(points, axis=0)) == len(points):
             return Grid.from_points(points)
-    return as_inputs(points)
+    inputs = as_inputs(points)
+    return dataclasses.replace(inputs, clocks=clocks_of(old)) if any(clocks_of(old)) else inputs  # type: ignore[call-arg]
 
 
 def duplicates(inputs: Inputs) -> int:

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 
 from ..likelihoods.base import Likelihood
 from .layouts import Grid, Inputs
-from .reading import describe_bad, few, read_numbers
+from .reading import describe_bad, few, read_numbers, squares
 
 
 class Data(eqx.Module):
@@ -30,7 +30,7 @@ def read_observations(
     likelihood: Likelihood, y: Any, noise: Any, missing: str, inputs: Inputs, extra: Any = None, weights: Any = None
 ) -> Data:
     """Observations as checked arrays; every problem gets one message that says what to do."""
-    if missing not in ("error", "infer"):
+    if not isinstance(missing, str) or missing not in ("error", "infer"):
         raise ValueError(f"missing must be 'error' or 'infer', got {missing!r}")
     values, _ = read_numbers(y, "y")
     if isinstance(inputs, Grid) and inputs.cells is None and values.ndim > 1 and values.shape == inputs.shape:
@@ -51,21 +51,32 @@ def read_observations(
             f"(rows {few(np.unique(np.nonzero(np.isinf(table))[0]))}): drop or replace these values"
         )
     gone = np.isnan(table)
+    if isinstance(y, np.ma.MaskedArray) and gone.any() and missing == "error":
+        raise ValueError(
+            f"y is masked in {int(gone.sum())} places (rows {few(np.unique(np.nonzero(gone)[0]))}): drop them, "
+            "or pass missing='infer' to treat them as unobserved"
+        )
     if gone.any() and missing == "error":
         raise ValueError(
             f"y has {int(gone.sum())} NaN (rows {few(np.unique(np.nonzero(gone)[0]))}): drop them, "
             "or pass missing='infer' to treat them as unobserved"
         )
+    known = table[~gone.any(axis=1)]
+    if not squares(known).all():
+        raise ValueError(
+            f"y reaches from {known.min():g} to {known.max():g}, beyond what can be squared in double precision: "
+            "measure it in other units"
+        )
     if (gone.any(axis=1) != gone.all(axis=1)).any():
         raise ValueError("the targets are missing in different rows: fit them one at a time")
     seen = ~gone[:, 0]
-    known = _read_noise(noise, len(inputs))
+    variances = _read_noise(noise, len(inputs))
     if likelihood.is_gaussian:
         if extra is not None:
             raise ValueError("Gaussian observations have no extra: known noise variances go to noise=")
         weight = _read_weights(weights, len(inputs))
-        return Data(np.where(seen[:, None], table, 0.0), known, seen, values.ndim == 1, None, weight)
-    return _for_likelihood(likelihood, table, known, seen, values.ndim == 1, extra, weights)
+        return Data(np.where(seen[:, None], table, 0.0), variances, seen, values.ndim == 1, None, weight)
+    return _for_likelihood(likelihood, table, variances, seen, values.ndim == 1, extra, weights)
 
 
 def _for_likelihood(
@@ -83,7 +94,7 @@ def _for_likelihood(
     if extra is not None:
         if likelihood.extra_name is None:
             raise ValueError(f"{name} wants nothing to be known besides y: leave out extra")
-        more, _ = read_numbers(np.atleast_1d(extra), likelihood.extra_name)
+        more = _one_or_each(extra, likelihood.extra_name)
         if more.shape not in ((1,), (len(seen),)):
             raise ValueError(
                 f"{likelihood.extra_name} must be one number, or one for each of the {len(seen)} observations, "
@@ -108,14 +119,22 @@ def _read_weights(weights: Any, count: int) -> np.ndarray | None:
         return None
     values, _ = read_numbers(weights, "weights")
     if values.shape != (count,) or not np.isfinite(values).all() or (values < 0).any() or not values.any():
-        raise ValueError(f"weights must be {count} finite numbers, none of them negative and not all 0, got {values}")
+        shape, odd = values.shape, few(np.ravel(values)[~(np.isfinite(np.ravel(values)) & (np.ravel(values) >= 0))])
+        got = f"got {odd} among them" if odd else f"got shape {shape}" if shape != (count,) else "got only 0"
+        raise ValueError(f"weights must be {count} finite numbers, none of them negative and not all 0: {got}")
     return values
+
+
+def _one_or_each(values: Any, name: str) -> np.ndarray:
+    """One number, or an array of them."""
+    one = isinstance(values, (int, float, np.generic)) or (isinstance(values, np.ndarray) and not values.ndim)
+    return read_numbers(np.reshape(values, 1) if one else values, name)[0]
 
 
 def _read_noise(noise: Any, count: int) -> np.ndarray:
     if noise is None:
         return np.zeros(count)
-    known, _ = read_numbers(np.atleast_1d(noise), "noise")
+    known = _one_or_each(noise, "noise")
     if known.shape not in ((1,), (count,)):
         raise ValueError(f"noise must be one variance, or one for each of the {count} observations, got shape {known.shape}")
     if not np.isfinite(known).all() or (known < 0).any():

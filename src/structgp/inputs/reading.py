@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Float
+
+HUGE, TINY = 1e150, 1e-150  # what lies beyond cannot be squared
 
 
 def read_table(X: Any, name: str = "X", allow_empty: bool = False) -> tuple[Float[np.ndarray, "N D"], list[str] | None]:
@@ -23,6 +26,10 @@ def read_table(X: Any, name: str = "X", allow_empty: bool = False) -> tuple[Floa
         raise ValueError(f"{name} is empty: at least one row is needed")
     if array.shape[1] == 0:
         raise ValueError(f"{name} has no columns: at least one input is needed")
+    masked = np.ma.getmaskarray(X) if isinstance(X, np.ma.MaskedArray) else None
+    if masked is not None and masked.any():
+        rows = np.unique(np.nonzero(masked)[0])
+        raise ValueError(f"{name} is masked in rows {few(rows)}: inputs must be known; drop these rows or fill them in")
     bad = ~np.isfinite(array)
     if bad.any():
         rows, cols = np.nonzero(bad)
@@ -31,11 +38,32 @@ def read_table(X: Any, name: str = "X", allow_empty: bool = False) -> tuple[Floa
             f"{name} has {describe_bad(array)} (rows {few(np.unique(rows))}; columns {few(labels)}): "
             "inputs must be known; drop these rows or fill them in"
         )
+    for d in np.flatnonzero(~squares(array)):
+        label = columns[d] if columns else str(d)
+        raise ValueError(
+            f"{name} reaches {_largest(array[:, d]):g} and varies by {np.ptp(array[:, d]):g} in column {label}, beyond what "
+            "can be squared in double precision: measure it in other units"
+        )
     return array, columns
+
+
+def squares(table: np.ndarray) -> np.ndarray:
+    """For each column, whether its values and the differences between them can be squared."""
+    if not len(table):
+        return np.ones(table.shape[1], bool)
+    with np.errstate(over="ignore"):
+        spread = np.ptp(table, axis=0)
+    return (np.abs(table).max(axis=0) < HUGE) & ((spread == 0) | (spread > TINY))
+
+
+def _largest(column: np.ndarray) -> float:
+    return column[np.argmax(np.abs(column))]
 
 
 def read_numbers(values: Any, name: str) -> tuple[np.ndarray, list[str] | None]:
     """A float64 array from an array or a data frame (pandas, polars, Arrow …), with its column names."""
+    if isinstance(values, np.ma.MaskedArray):  # what is under a mask is no number
+        values = np.ma.filled(values.astype(np.float64), np.nan) if values.dtype.kind in "biuf" else values.filled()
     plain = isinstance(values, (np.ndarray, list, tuple, jax.Array))
     values, columns = (values, None) if plain else _from_frame(values, name)
     if hasattr(values, "toarray") and hasattr(values, "tocsr"):
@@ -49,10 +77,11 @@ def read_numbers(values: Any, name: str) -> tuple[np.ndarray, list[str] | None]:
             f"{name} must be an array, got the single value {values!r}; reshape your data to one row per observation"
         )
     if array.dtype.kind == "c":
-        raise ValueError(f"{name}: complex data not supported; pass real and imaginary parts as columns of their own")
+        raise ValueError(f"{name}: Complex data not supported; pass real and imaginary parts as columns of their own")
     if array.dtype.kind in "mM":
         raise TypeError(
-            f"{name} holds dates or durations: convert them to numbers first, for instance days since the first one"
+            f"{name} holds dates or durations: convert them to numbers first, for instance to days since the first one by "
+            f"({name} - {name}.min()) / np.timedelta64(1, 'D')"
         )
     try:
         return array.astype(np.float64), columns
@@ -60,6 +89,8 @@ def read_numbers(values: Any, name: str) -> tuple[np.ndarray, list[str] | None]:
         place, entry = _first_text(array)
         column = f" of column {columns[place[1]]!r}" if columns else ""
         met = f"{name} must be numeric, but row {place[0]}{column} holds {entry!r}"
+        if isinstance(entry, datetime.date) or (isinstance(entry, str) and _is_date(entry)):
+            raise TypeError(f"{met}, a date: make it one by np.array({name}, dtype='datetime64[s]')") from None
         if isinstance(entry, str):
             raise ValueError(f"{met}: encode text as numbers, or leave the column out") from None
         raise TypeError(f"{met}: each argument must be a string that reads as a number, or a number") from None
@@ -84,6 +115,21 @@ def _from_frame(values: Any, name: str) -> tuple[Any, list[str] | None]:
     if text:
         raise TypeError(f"{name} has columns that are not numeric: {few(text, 4)}; encode them as numbers or leave them out")
     return frame.to_numpy(), [str(column) for column in frame.columns]
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return len(text) >= 8 and not np.isnat(np.datetime64(text))
+    except ValueError:
+        return False
+
+
+def missing_labels(y: Any) -> np.ndarray:
+    """The rows of labels that are missing: None, NaN, or what a data frame or a mask has in place of them."""
+    mask = np.ma.getmaskarray(y) if isinstance(y, np.ma.MaskedArray) else False
+    values = np.asarray(y, dtype=object)
+    gone = [v is None or type(v).__name__ in ("NAType", "NaTType") or (isinstance(v, float) and v != v) for v in values.ravel()]
+    return np.flatnonzero(np.reshape(gone, values.shape) | mask)
 
 
 def _first_text(array: np.ndarray) -> tuple[tuple[int, ...], Any]:

@@ -11,7 +11,7 @@ Give one in place of a lengthscale: ``Matern52(lengthscale=FactorMetric(...))``.
 from __future__ import annotations
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,6 +23,8 @@ from ..parameters.tree import Parametrised, parameter
 
 class Metric(Parametrised):
     """A way to measure distance between inputs."""
+
+    stands_for_numbers: ClassVar[bool] = True  # in place of lengthscales
 
     @abc.abstractmethod
     def embed(self, x: Numbers) -> Numbers:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import betainc
 
-from .._types import Numbers, Point, Scalar, as_callable, as_float
+from .._types import Numbers, Point, Scalar, as_callable, as_float, whole
 from ..parameters.supports import nonnegative, positive, real, simplex
 from ..parameters.tree import parameter
 from .algebra import Kernel, check_columns, one_coordinate
@@ -20,9 +20,7 @@ from .algebra import Kernel, check_columns, one_coordinate
 
 def whole_number(value: Any) -> int:
     """An order or a degree: 1, 2, 3, …"""
-    if int(value) != value or value < 1:
-        raise ValueError(f"an order or degree must be a whole number of at least 1, got {value}")
-    return int(value)
+    return whole(value, "an order or degree", 1)
 
 
 class Constant(Kernel):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import abc
 import functools
 import math
+import numbers
 from typing import Any
 
 import equinox as eqx
@@ -150,7 +151,12 @@ MOST_NU = 100.5  # where the smallest coefficient of the polynomial, p!/(2p)!, i
 
 def half_integer(nu: Any) -> float:
     """ν = ½, 3/2, 5/2, … or a message."""
-    if not (float(nu) > 0 and float(2 * nu) % 2 == 1):
+    if nu is None:
+        raise TypeError("Matern needs its order by name, as in Matern(nu=1.5): the first number is the lengthscale")
+    if not isinstance(nu, numbers.Real):
+        raise TypeError(f"Matern: nu must be one number, half an odd one (0.5, 1.5, 2.5, ...), got {nu!r}")
+    nu = float(nu)
+    if not (nu > 0 and 2 * nu % 2 == 1):
         raise ValueError(
             f"Matern: nu must be half an odd number (0.5, 1.5, 2.5, ...), got {nu}; SquaredExponential is the limit"
         )
@@ -162,7 +168,7 @@ def half_integer(nu: Any) -> float:
 class Matern(HalfIntegerMatern):
     """The Matérn kernel of any half-integer order ν."""
 
-    nu: float = eqx.field(static=True, default=2.5, kw_only=True, converter=half_integer)
+    nu: float = eqx.field(static=True, default=None, kw_only=True, converter=half_integer)
 
     @property
     def order(self) -> int:

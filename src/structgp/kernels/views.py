@@ -15,10 +15,12 @@ from .algebra import Kernel, Product, Scaled, Sum
 
 
 def _dims(dims: Any) -> tuple[int, ...]:
-    chosen = tuple(int(d) for d in np.atleast_1d(np.asarray(dims)))
-    if len(set(chosen)) != len(chosen) or min(chosen, default=-1) < 0:
-        raise ValueError(f"On needs distinct columns counted from 0, got {dims}")
-    return chosen
+    given = list(np.atleast_1d(np.asarray(dims, dtype=object)).ravel())
+    whole = all(isinstance(d, (int, np.integer)) and not isinstance(d, bool) for d in given)
+    if not given or not whole or len(set(given)) != len(given) or min(given) < 0:
+        shown = ", ".join(map(repr, given)) or "none"
+        raise ValueError(f"On needs distinct columns by their numbers, counted from 0, as in .on(0, 2); got {shown}")
+    return tuple(map(int, given))
 
 
 class On(Kernel):

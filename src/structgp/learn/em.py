@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import double_precision
+from .._types import double_precision, generator
 from ..engines.base import Offer
 from ..engines.basis import Weights, columns, integrate, sites_of
 from ..engines.kalman import Kalman, parts_of
@@ -116,7 +116,7 @@ def maximise_by_em(
     values = [_expect(problem, start).value for start in starts]
     if max(values) <= LOWEST:
         raise ValueError("the evidence is not finite at the start: check the data, or give other starting values")
-    best, rng = starts[int(np.argmax(values))], np.random.default_rng(seed)
+    best, rng = starts[int(np.argmax(values))], generator(seed)
     begin = [np.clip(start, *bounds.T) for start in (best, *(perturbed(model, best, rng) for _ in range(restarts)))]
     with Progress(progress) as report, lapack_threads(1):
         runs = [_run(problem, begin[0], max_evaluations, report, deadline)]

@@ -1,4 +1,4 @@
-"""Where learning starts: values that the data suggest, by one rule for each node of the kernel algebra."""
+"""Where learning starts, and in what units it climbs: values that the data suggest, by one rule for each kernel node."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
 from ..kernels.independent import IndependentKernels
 from ..kernels.metrics import Metric
-from ..kernels.nonstationary import Linear
+from ..kernels.nonstationary import IntegratedWiener, Linear, Polynomial, Spline, ThinPlate, Wiener
+from ..kernels.oscillating import SpectralMixture
 from ..kernels.stationary import ProductMatern, Radial
-from ..kernels.views import On, Project
+from ..kernels.views import On, Project, Warp
 from ..means import ConstantMean, LinearMean, Mean
-from ..parameters.tree import learned_leaves, named_values, with_values
+from ..parameters.supports import Real
+from ..parameters.tree import free_bounds, learned_leaves, named_values, with_values
 from ..posterior import Model
 
 SHARES = ((1.0, 0.1), (0.25, 0.1), (1.0, 0.5))  # factors on the lengthscales, and noise as a part of the variance of y
@@ -31,18 +33,15 @@ BLOCK = 2  # cells along each side of the blocks that these come in
 def candidates(model: Model, X: np.ndarray, data: Data) -> Iterator[Model]:
     """The model as it was given, then as the data suggest it, in a few versions."""
     yield model
-    y = data.y[np.asarray(data.seen)]
-    extra = None if data.extra is None else data.extra[np.asarray(data.seen)]
-    for factor, noisy in SHARES:
+    y, extra = _seen(data)
+    for share, (factor, noisy) in enumerate(SHARES):
         likelihood, level, spread = model.likelihood.suggested(y, extra, noisy)
-        kernel = suggest(model.kernel, factor * _scales(X), spread)
-        values = {f"kernel.{path}": value for path, value in named_values(kernel).items()}
-        values |= {f"likelihood.{path}": value for path, value in named_values(likelihood).items()}
-        values |= {f"mean.{path}": value for path, value in _mean_values(model.mean, level).items()}
-        learned = learned_leaves(model)
-        yield with_values(
-            model, {leaf.path: _within(values[leaf.path], leaf.bounds) for leaf in learned if leaf.path in values}
-        )
+        of_mean = _of_mean(model, level, X)
+        if not share and of_mean:  # where the level is learned, the given kernel is tried at that of the data
+            yield _with_learned(model, of_mean)
+        for variance in (spread, *(_with_offset(model, X, level, spread) if not share else ())):
+            kernel = suggest(model.kernel, factor * scales_of(X), variance)
+            yield _with_learned(model, _suggestions(model, likelihood, kernel, of_mean))
 
 
 def glimpse(grid: Grid, data: Data) -> tuple[Inputs, Data]:
@@ -58,19 +57,131 @@ def glimpse(grid: Grid, data: Data) -> tuple[Inputs, Data]:
     return as_inputs(np.asarray(grid.points)[rows]), some
 
 
-def _scales(X: np.ndarray) -> np.ndarray:
+def suggested(model: Any, X: np.ndarray, data: Data) -> Any:
+    """The model with its learned values where the data suggest them: in their units, whatever these are."""
+    likelihood, level, spread = model.likelihood.suggested(*_seen(data), SHARES[0][1])
+    return _with_learned(
+        model, _suggestions(model, likelihood, suggest(model.kernel, scales_of(X), spread), _of_mean(model, level, X))
+    )
+
+
+def _suggestions(model: Model, likelihood: Any, kernel: Kernel, of_mean: dict[str, Any]) -> dict[str, Any]:
+    values = {f"kernel.{path}": value for path, value in named_values(kernel).items()}
+    values |= {f"likelihood.{path}": value for path, value in named_values(likelihood).items()}
+    return values | of_mean
+
+
+def _of_mean(model: Model, level: float, X: np.ndarray) -> dict[str, Any]:
+    return {f"mean.{path}": value for path, value in _mean_values(model.mean, level, X.mean(axis=0)).items()}
+
+
+def _seen(data: Data) -> tuple[np.ndarray, np.ndarray | None]:
+    seen = np.asarray(data.seen)
+    return data.y[seen], None if data.extra is None else data.extra[seen]
+
+
+def _with_learned(model: Model, values: dict[str, Any]) -> Model:
+    """The model with those of the values that are learned."""
+    learned = learned_leaves(model)
+    return with_values(model, {leaf.path: _within(values[leaf.path], leaf.bounds) for leaf in learned if leaf.path in values})
+
+
+def _with_offset(model: Model, X: np.ndarray, level: float, spread: float) -> tuple[float, ...]:
+    """The variance of f about a mean that is known, when the data lie away from it: only the kernel can take them there."""
+    if _of_mean(model, level, X) or jax.eval_shape(model.mean.features, X[0]).shape[0]:
+        return ()
+    offset = level - float(np.mean(jax.vmap(model.mean)(X)))
+    return (spread + offset**2,) if offset**2 > spread else ()
+
+
+def scales_of(X: np.ndarray) -> np.ndarray:
     """A length for each column over which a function of all of them would change."""
     sd = X.std(axis=0)
     return np.where(sd > 0, sd, 1.0) * np.sqrt(X.shape[1])
+
+
+def limits_of(model: Model, X: np.ndarray, data: Data) -> np.ndarray:
+    """Between what each entry of θ stays with these observations: anything, unless the likelihood sets a limit."""
+    limits = dict(model.likelihood.limits(*_seen(data)))
+    level, (_, largest) = limits.pop("level", None), limits.pop("variance", (0.0, np.inf))
+    named = {f"likelihood.{name}": limit for name, limit in limits.items()}
+    if level is not None and isinstance(model.mean, ConstantMean):
+        named["mean.value"] = level
+    if np.isfinite(largest):  # what the suggested kernel has in it of the variance of f
+        whole, half = (named_values(suggest(model.kernel, scales_of(X), part * largest)) for part in (1.0, 0.5))
+        named |= {f"kernel.{path}": (0.0, np.max(value)) for path, value in whole.items() if np.any(value != half[path])}
+    anything = (-np.inf, np.inf)
+    rows = [
+        free_bounds(leaf._replace(bounds=named[leaf.path])) if leaf.path in named else anything
+        for leaf in learned_leaves(model)
+        for _ in range(leaf.free_size)
+    ]
+    return np.array(rows).reshape(-1, 2)
+
+
+def units_of(model: Model, X: np.ndarray, data: Data) -> np.ndarray:
+    """A, where θ = A z and z has no units: levels, slopes and places on the scale of the data. Positive numbers are logarithms.
+
+    A is diagonal but for the intercept of a linear mean, which is climbed at the middle of the data: elsewhere a small turn of
+    the slope would have to be made up for by a large step of the intercept.
+    """
+    sd = scales_of(X) / np.sqrt(X.shape[1])
+    size = float(np.sqrt(model.likelihood.suggested(*_seen(data), SHARES[0][1])[2]))
+    known = {f"kernel{path}": unit for path, unit in _places(model.kernel, sd).items()}
+    if isinstance(model.mean, ConstantMean):
+        known["mean.value"] = size
+    if isinstance(model.mean, LinearMean):
+        known["mean.intercept"], known["mean.slope"] = size, size / (sd if np.ndim(model.mean.slope) else np.mean(sd))
+    learned, rows = learned_leaves(model), {}
+    units: list[np.ndarray] = []
+    for leaf in learned:
+        rows[leaf.path] = slice(sum(map(len, units)), sum(map(len, units)) + leaf.free_size)
+        if isinstance(leaf.support, Real):
+            own = np.abs(np.asarray(leaf.value))
+            units.append(np.ravel(np.broadcast_to(known.get(leaf.path, np.where(own > 0, own, 1.0)), own.shape)))
+        else:
+            units.append(np.ones(leaf.free_size))
+    A = np.diag(np.concatenate(units)) if units else np.zeros((0, 0))
+    free = {leaf.path for leaf in learned if leaf.prior is None and leaf.bounds is None}
+    if isinstance(model.mean, LinearMean) and {"mean.slope", "mean.intercept"} <= free and not np.ndim(model.mean.intercept):
+        center = X.mean(axis=0) if np.ndim(model.mean.slope) else np.sum(X.mean(axis=0))
+        A[rows["mean.intercept"], rows["mean.slope"]] = -center * np.diag(A)[rows["mean.slope"]]
+    return A
+
+
+def _places(kernel: Any, sd: np.ndarray, path: str = "") -> dict[str, Any]:
+    """The units of the parameters of a kernel that are places, or frequencies, along columns with these spreads."""
+    if isinstance(kernel, Warp):
+        return {}
+    if isinstance(kernel, On):
+        sd = sd[list(kernel.dims)]
+    if isinstance(kernel, Project):
+        sd = np.sqrt(sd**2 @ np.reshape(kernel.direction, (len(sd), -1)) ** 2)
+    own: dict[str, Any] = {}
+    if isinstance(kernel, Linear):
+        own = {f"{path}.center": sd if np.ndim(kernel.center) else np.mean(sd)}
+    if isinstance(kernel, ChangePoint):
+        own = {f"{path}.location": sd[kernel.dim]}
+    if isinstance(kernel, SpectralMixture):
+        own = {f"{path}.frequencies": 1 / (sd if np.ndim(kernel.frequencies) > 1 else np.mean(sd))}
+    for name, part in vars(kernel).items():
+        for index, inner in enumerate(part) if isinstance(part, tuple) else ((None, part),):
+            if isinstance(inner, (Kernel, IndependentKernels)):
+                own |= _places(inner, sd, f"{path}.{name}" + ("" if index is None else f"[{index}]"))
+    return own
 
 
 def _within(value: Any, bounds: tuple[float, float] | None) -> Any:
     return value if bounds is None else np.clip(value, *bounds)
 
 
-def _mean_values(mean: Mean, level: float) -> dict[str, Any]:
-    names = {ConstantMean: "value", LinearMean: "intercept"}
-    return {name: np.full(np.shape(getattr(mean, name)), level) for kind, name in names.items() if type(mean) is kind}
+def _mean_values(mean: Mean, level: float, center: np.ndarray) -> dict[str, Any]:
+    """The values with which a mean passes through a level in the middle of the data."""
+    if type(mean) is ConstantMean:
+        return {"value": np.full(np.shape(mean.value), level)}
+    if type(mean) is LinearMean:
+        return {"intercept": np.full(np.shape(mean.intercept), level - np.sum(np.asarray(mean.slope) * center))}
+    return {}
 
 
 @singledispatch
@@ -99,6 +210,31 @@ def _(kernel: Linear, scales: np.ndarray, variance: float) -> Kernel:
         if np.ndim(kernel.variance)
         else variance / np.mean(scales**2)
     )
+
+
+@suggest.register
+def _(kernel: Polynomial, scales: np.ndarray, variance: float) -> Kernel:
+    return kernel.replace(variance=variance / (float(np.sum(scales**2)) + float(kernel.offset)) ** kernel.degree)
+
+
+@suggest.register
+def _(kernel: Wiener, scales: np.ndarray, variance: float) -> Kernel:
+    return kernel.replace(variance=variance / float(scales[0]))
+
+
+@suggest.register
+def _(kernel: IntegratedWiener, scales: np.ndarray, variance: float) -> Kernel:
+    return kernel.replace(variance=variance / float(scales[0]) ** (2 * kernel.order - 1))
+
+
+@suggest.register
+def _(kernel: Spline, scales: np.ndarray, variance: float) -> Kernel:
+    return kernel.replace(variance=variance / float(scales[0]) ** (2 * kernel.order - 1))
+
+
+@suggest.register
+def _(kernel: ThinPlate, scales: np.ndarray, variance: float) -> Kernel:
+    return kernel.replace(variance=variance / float(np.exp(np.mean(np.log(scales)))) ** (4 - len(scales)))
 
 
 @suggest.register

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._types import generator
 from ..engines.kalman import Kalman
 from ..inputs.layouts import Times
 from ..inputs.observations import Data
@@ -21,7 +22,7 @@ from ..parameters.tree import as_numpy, free_names, free_vector, with_free
 from ..posterior import Model
 from ..structure.state_space import harmonics_of
 from .evidence import log_evidence
-from .initialise import candidates
+from .initialise import candidates, units_of
 from .lockstep import Ends, minimise_all
 from .maximise import TOLERANCE, Learning, Progress, bounds_of, climb, perturbed
 from .objective import LOWEST, Objective
@@ -129,7 +130,8 @@ def maximise_shared(
     some = np.unique(np.linspace(0, len(inputs) - 1, SUGGESTIONS).astype(int))
     starts = np.mean([_starts(model, inputs[i], data[i]) for i in some], axis=0)
     count = max(sum(int(np.sum(part.seen)) for part in data), 1)
-    return climb(model, ManySeries(model, batches).objective(), list(starts), count, began, **options)
+    units = np.mean([units_of(model, np.asarray(inputs[i].points), data[i]) for i in some], axis=0)
+    return climb(model, ManySeries(model, batches).objective(), list(starts), count, began, units=units, **options)
 
 
 def _starts(model: Any, inputs: Times, data: Data) -> list[np.ndarray]:
@@ -163,26 +165,34 @@ def maximise_apart(
             f"series {at}: the evidence is not finite at the start: check for extreme values, or give other starting values"
         )
     best = starts[np.arange(len(starts)), tried.argmax(axis=0)]
-    bounds = np.stack([bounds_of(model, list(own)) for own in starts])
-    rng = np.random.default_rng(seed)
-    begin = [best] + [np.stack([perturbed(model, start, rng) for start in best]) for _ in range(restarts)]
+    A = np.stack([units_of(model, np.asarray(of.points), part) for of, part in zip(inputs, data, strict=True)])
+    unit = np.diagonal(A, axis1=1, axis2=2)
+    bounds = np.stack([bounds_of(model, list(own)) for own in starts]) / unit[:, :, None]
+    rng = generator(seed)
+    best = np.linalg.solve(A, best[:, :, None])[:, :, 0]
+    begin = [best] + [
+        np.stack([perturbed(model, *series) for series in zip(best, [rng] * len(best), unit, strict=True)])
+        for _ in range(restarts)
+    ]
+    height = tried.max(axis=0)
 
-    def falling(thetas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        values, gradients = terms(thetas).summed()
+    def falling(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, gradients = terms(np.einsum("spq,sq->sp", A, z)).summed()
         report(float(values.sum()))
-        return -values / counts, -gradients / counts[:, None]
+        return (height - values) / counts, -np.einsum("spq,sp->sq", A, gradients) / counts[:, None]
 
     limits: dict[str, Any] = {"relative": TOLERANCE, "flat": 1e-6, "max_evaluations": max_evaluations}
     with Progress(progress) as report:
         runs = [minimise_all(falling, start, bounds, **limits) for start in begin]
     seconds, extra = time.perf_counter() - began, starts.shape[1]
-    return _winners(model, runs, bounds, counts, seconds, extra)
+    learned, learnings = _winners(model, runs, bounds, counts, seconds, extra, height)
+    return models_at(model, np.einsum("spq,sq->sp", A, learned)), learnings
 
 
 def _winners(
-    model: Any, runs: list[Ends], bounds: np.ndarray, counts: np.ndarray, seconds: float, extra: int
-) -> tuple[Any, tuple[Learning, ...]]:
-    """The best end of every series, and an account of it."""
+    model: Any, runs: list[Ends], bounds: np.ndarray, counts: np.ndarray, seconds: float, extra: int, height: np.ndarray
+) -> tuple[np.ndarray, tuple[Learning, ...]]:
+    """The best end of every series, and an account of it; `height` is the objective that values are counted from."""
     values = np.stack([run.value for run in runs])
     winner, every = values.argmin(axis=0), np.arange(len(counts))
     pick = lambda name: np.stack([getattr(run, name) for run in runs])[winner, every]
@@ -192,7 +202,7 @@ def _winners(
     evaluations = extra + np.sum([run.evaluations for run in runs], axis=0)
     learned = [
         Learning(
-            objective=float(-values[:, s].min() * counts[s]),
+            objective=float(height[s] - values[:, s].min() * counts[s]),
             gradient_norm=float(np.abs(np.where(at_bound[s], 0.0, gradient[s])).max()),
             evaluations=int(evaluations[s]),
             seconds=seconds,
@@ -204,7 +214,7 @@ def _winners(
         )
         for s in every
     ]
-    return models_at(model, theta), tuple(learned)
+    return theta, tuple(learned)
 
 
 def summed(learned: Sequence[Learning]) -> Learning:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import importlib
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._types import double_precision
+from .._types import double_precision, generator, whole
 from ..background import Early
 from ..engines.base import Offer
 from ..engines.cholesky import Cholesky, cost_of_matrix
+from ..engines.diagnose import why_no_start
 from ..inputs.layouts import Grid
 from ..inputs.observations import Data
 from ..linalg.dense.cholesky import lapack_threads
@@ -25,7 +28,7 @@ from ..parameters.supports import Orthonormal, Real
 from ..parameters.tree import Leaf, free_bounds, free_names, free_vector, learned_leaves, with_free
 from .clock import NEVER, OUT_OF_TIME, Deadline
 from .evidence import evidence_objective
-from .initialise import candidates, glimpse
+from .initialise import candidates, glimpse, limits_of, units_of
 from .objective import LOWEST, Objective
 
 WIDTH = np.log(1e6)  # how far from the start a parameter may go, on the scale of θ
@@ -33,6 +36,8 @@ TOLERANCE = 1e-9  # relative change of the objective for each observation
 FLAT = 5e-4  # gradient for each observation at which a failed line search counts as the end
 PATIENCE = 6  # evaluations without gain after which a climb on random probes ends
 SPREAD = 1.0  # standard deviation of the restarts on the scale of θ
+SHIFT = 0.1  # the same of levels, slopes and places, in units of the data, or as a part of the number itself
+PRESSED = 0.01  # gain in the objective, for each observation and e-fold, that makes an end at a bound worth a warning
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +67,7 @@ class Learning:
     at_bound: tuple[str, ...]
     method: str = "evidence"
     trace: tuple[float, ...] = ()  # the objective after every step, where a method keeps it
+    pressed: tuple[str, ...] = ()  # of those at a bound that nobody asked for, the ones that the data push further
 
     def __str__(self) -> str:
         ended = "converged" if self.converged else f"stopped: {self.message}"
@@ -69,6 +75,17 @@ class Learning:
         if self.restarts:
             text += f"; {self.restarts} restarts ended within {self.spread:.3g} of each other"
         return text + (f"; at a bound: {', '.join(self.at_bound)}" if self.at_bound else "")
+
+
+def warn_if_pressed(learning: Learning, stacklevel: int) -> None:
+    """One line when learning was stopped by the limits of the search, not by the data."""
+    if learning.pressed:
+        warnings.warn(
+            f"learning ended at a bound of the search for {', '.join(learning.pressed)}, while the evidence still rises: "
+            "give a starting value near what you expect, a mean for data far from zero, or bounds by with_bounds(...)",
+            RuntimeWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 class Look(NamedTuple):
@@ -81,6 +98,19 @@ class Look(NamedTuple):
 
 class Settled(Exception):
     """Nothing is gained any more that is not chance."""
+
+
+class NoStart(ValueError):
+    """The objective has no value at any start."""
+
+
+@contextlib.contextmanager
+def _explained(model: Any, inputs: Any, data: Data) -> Iterator[None]:
+    """Say why learning cannot begin, if it cannot."""
+    try:
+        yield
+    except NoStart:
+        raise ValueError(why_no_start(model, inputs, data)) from None
 
 
 class Interrupted(Exception):
@@ -99,7 +129,7 @@ class Climb:
 
     def __init__(
         self,
-        objective: Objective,
+        objective: Any,
         count: int,
         stop: threading.Event,
         report: Callable[[float], None],
@@ -114,7 +144,7 @@ class Climb:
         self.best: tuple[float, np.ndarray, np.ndarray] | None = None
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        """The negative objective for each observation, which a minimiser takes."""
+        """What the objective lacks to its value at the start, for each observation, which a minimiser takes."""
         if self.stop.is_set():
             raise Interrupted
         value, gradient = self._look(theta)
@@ -126,7 +156,8 @@ class Climb:
             raise Settled
         if self.deadline.passed():
             raise OutOfTime
-        return -value / self.count, -gradient / self.count
+        # from the start on: the evidence of y in other units differs by a constant, which must not move the relative tolerance
+        return (self.looked.value - value) / self.count, -gradient / self.count
 
     def _look(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         if np.array_equal(theta, self.looked.theta):
@@ -195,8 +226,10 @@ def maximise(
         starts = [free_vector(candidate) for candidate in candidates(model, np.asarray(inputs.points), data)]
     if objective is None:
         objective = evidence_objective(model, inputs, data, offer.engine, offer.grain)
-    with lapack_threads(offer.cost.rows if offer.cost else 0):
-        return climb(model, objective, starts, count, began, **options)
+    points = np.asarray(inputs.points)
+    units, limits = units_of(model, points, data), limits_of(model, points, data)
+    with lapack_threads(offer.cost.rows if offer.cost else 0), _explained(model, inputs, data):
+        return climb(model, objective, starts, count, began, units=units, limits=limits, **options)
 
 
 def climb(
@@ -211,11 +244,15 @@ def climb(
     max_evaluations: int,
     progress: bool | None,
     deadline: Deadline = NEVER,
+    units: np.ndarray | None = None,
+    limits: np.ndarray | None = None,
 ) -> tuple[Any, Learning]:
     """The model at the best point that L-BFGS-B reaches from the best of the starts and from others around it.
 
-    When the deadline passes, every climb ends with the best that it has found.
+    When the deadline passes, every climb ends with the best that it has found. `units` is the matrix A with θ = A z, where z
+    has no units and is what is climbed in. `limits` (P, 2) are what θ stays between, unless a start does not.
     """
+    restarts, max_evaluations = whole(restarts, "restarts"), whole(max_evaluations, "max_evaluations", 1)
     if not len(starts[0]):
         return model, Learning(
             objective(starts[0])[0], 0.0, 1, time.perf_counter() - began, True, "nothing to learn", 0, 0.0, ()
@@ -225,15 +262,22 @@ def climb(
         looks += [Look(start, *objective(start)) for start in starts[1:] if not deadline.passed()]
     best = max(looks, key=lambda look: look.value)
     if best.value <= LOWEST:
-        raise ValueError(
+        raise NoStart(
             f"the evidence is not finite at the start, {with_free(model, starts[0])}: "
             "check the data for extreme values, or give other starting values"
         )
-    bounds = bounds_of(model, starts)
-    rng = np.random.default_rng(seed)
-    begin = [best.theta] + [np.clip(perturbed(model, best.theta, rng), *bounds.T) for _ in range(restarts)]
+    free, bounds = _Free(objective, np.eye(len(best.theta)) if units is None else units), bounds_of(model, starts)
+    ours = np.ones(len(bounds), bool) if limits is None else np.isinf(limits[:, 1])  # bounds that nothing is known to need
+    if limits is not None:
+        bounds[:, 0] = np.maximum(bounds[:, 0], np.minimum(limits[:, 0], np.min(starts, axis=0)))
+        bounds[:, 1] = np.minimum(bounds[:, 1], np.maximum(limits[:, 1], np.max(starts, axis=0)))
+    best, bounds = free.look(best), bounds / free.unit[:, None]
+    rng = generator(seed)
+    begin = [best.theta] + [
+        np.clip(perturbed(model, best.theta, rng, None if units is None else free.unit), *bounds.T) for _ in range(restarts)
+    ]
     with Progress(progress) as report, lapack_threads(count, len(begin)):
-        runs = _climb_all(objective, count, begin, bounds, max_evaluations, report, best, deadline)
+        runs = _climb_all(free, count, begin, bounds, max_evaluations, report, best, deadline)
     winner = max(runs, key=lambda run: run.value)
     names = np.asarray(free_names(model))
     at_bound = np.any(np.abs(winner.theta[:, None] - bounds) < 1e-6, axis=1)
@@ -246,13 +290,42 @@ def climb(
         message=winner.message,
         restarts=restarts,
         spread=winner.value - min(run.value for run in runs),
-        at_bound=tuple(names[at_bound]),
+        at_bound=tuple(map(str, names[at_bound])),
+        pressed=tuple(map(str, names[_pressed(model, winner, bounds, count) & ours])),
     )
-    return with_free(model, winner.theta), learning
+    return with_free(model, free.theta(winner.theta)), learning
+
+
+class _Free:
+    """An objective of z, where θ = A z."""
+
+    def __init__(self, objective: Any, A: np.ndarray) -> None:
+        self.objective, self.A, self.unit = objective, A, np.diag(A)
+        self.grain = objective.grain
+
+    def theta(self, z: np.ndarray) -> np.ndarray:
+        return self.A @ z
+
+    def look(self, look: Look) -> Look:
+        """What was seen at θ, as seen at its z."""
+        return Look(np.linalg.solve(self.A, look.theta), look.value, self.A.T @ look.gradient)
+
+    def __call__(self, z: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = self.objective(self.theta(z))
+        return value, self.A.T @ gradient
+
+
+def _pressed(model: Any, run: Run, bounds: np.ndarray, count: int) -> np.ndarray:
+    """Which entries were stopped by an upper bound that nobody asked for, while the objective still rises beyond it.
+
+    At its lower bound a number is as good as zero.
+    """
+    ours = np.array([leaf.bounds is None for leaf in learned_leaves(model) for _ in range(leaf.free_size)])
+    return ours & (np.abs(run.theta - bounds[:, 1]) < 1e-6) & (run.gradient > PRESSED * count)
 
 
 def _climb_all(
-    objective: Objective, count: int, begin: list, bounds: np.ndarray, most: int, report: Any, looked: Look, deadline: Deadline
+    objective: Any, count: int, begin: list, bounds: np.ndarray, most: int, report: Any, looked: Look, deadline: Deadline
 ) -> list[Run]:
     """All climbs, side by side when there are several; an interrupt ends them all and keeps what they found."""
     stop = threading.Event()
@@ -281,35 +354,37 @@ def bounds_of(model: Any, starts: list[np.ndarray]) -> np.ndarray:
     low, high = np.min(starts, axis=0) - WIDTH, np.max(starts, axis=0) + WIDTH
     at = 0
     for leaf in learned_leaves(model):
-        size = int(np.prod(leaf.support.free_shape(np.shape(leaf.value))))
-        part = slice(at, at + size)
+        part = slice(at, at + leaf.free_size)
         said = free_bounds(leaf)
         if said is not None:
             low[part] = said[0] if np.isfinite(said[0]) else low[part]
             high[part] = said[1] if np.isfinite(said[1]) else high[part]
         elif isinstance(leaf.support, (Real, Orthonormal)):
             low[part], high[part] = -np.inf, np.inf
-        at += size
+        at = part.stop
     return np.stack([low, high], axis=1)
 
 
-def perturbed(model: Any, start: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Another start: from the prior of a parameter where it has one, else some way off."""
+def perturbed(model: Any, start: np.ndarray, rng: np.random.Generator, units: np.ndarray | None = None) -> np.ndarray:
+    """Another start: from the prior of a parameter where it has one, else some way off.
+
+    With `units` the start is θ in these units, without them it is θ itself.
+    """
     parts, at = [], 0
     for leaf in learned_leaves(model):
-        size = int(np.prod(leaf.support.free_shape(np.shape(leaf.value))))
-        parts.append(_elsewhere(leaf, start[at : at + size], rng))
-        at += size
+        part = slice(at, at + leaf.free_size)
+        parts.append(_elsewhere(leaf, start[part], rng, None if units is None else units[part]))
+        at = part.stop
     return np.concatenate(parts)
 
 
-def _elsewhere(leaf: Leaf, start: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _elsewhere(leaf: Leaf, start: np.ndarray, rng: np.random.Generator, unit: np.ndarray | None) -> np.ndarray:
     if leaf.prior is not None:
         with np.errstate(all="ignore"):  # a prior may reach beyond the support: such a draw is no start
             drawn = np.ravel(leaf.support.free(leaf.prior.sample(rng, np.shape(leaf.value))))
         if np.isfinite(drawn).all():
-            return drawn
-    step = 0.1 * np.abs(start) if isinstance(leaf.support, Real) else SPREAD
+            return drawn if unit is None else drawn / unit
+    step = SPREAD if not isinstance(leaf.support, Real) else SHIFT * np.abs(start) if unit is None else SHIFT
     return start + step * rng.standard_normal(start.shape)
 
 

@@ -112,6 +112,13 @@ class Likelihood(Parametrised):
         """Where learning may start when this part of the spread is noise: the likelihood, and the level and variance of f."""
         return self, 0.0, 0.6 + 4 * noisy
 
+    def limits(self, y: np.ndarray, extra: np.ndarray | None) -> dict[str, tuple[float, float]]:
+        """Between what learning from these observations stays: the "level" and the "variance" of f, parameters by their name.
+
+        Observations that are all alike would otherwise take the one or the other to infinity.
+        """
+        return {}
+
     # what inference asks
 
     def derivatives(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> tuple[Numbers, Numbers, Numbers]:

@@ -18,6 +18,7 @@ from ..parameters.tree import parameter
 from .base import Likelihood, first_few, numeric
 from .labels import SHOULDERS, check_link, expected_log_link, expected_log_logistic, log_averaged_link, log_link
 
+MOST_DISPERSED = 10.0  # the dispersion of counts that learning may reach; at more, almost all are 0 whatever their rate
 LARGEST = 300.0  # beyond this latent value the rate grows linearly: no number that is ever needed changes, none overflows
 
 
@@ -47,6 +48,13 @@ class _Counts(Likelihood):
     def suggested(self, y: np.ndarray, extra: np.ndarray | None, noisy: float) -> tuple[Likelihood, float, float]:
         rate = (np.ravel(y) + 0.5) / (1.0 if extra is None else extra)
         return self, float(np.log(np.mean(rate))), float(np.clip(np.var(np.log(rate)), 0.1, 10.0)) * (1 - noisy)
+
+    def limits(self, y: np.ndarray, extra: np.ndarray | None) -> dict[str, tuple[float, float]]:
+        exposure = np.broadcast_to(1.0 if extra is None else extra, np.ravel(y).shape)
+        low = float(np.log(0.5 / np.sum(exposure)))  # half a count in all of the exposure
+        high = float(np.log(np.max((np.ravel(y) + 0.5) / exposure)))
+        span = max(low, high, 0.0) - min(low, high, 0.0)  # a known mean may be a rate of 1
+        return {"level": (low, high), "variance": (0.0, span**2), "dispersion": (0.0, MOST_DISPERSED)}
 
     def landmarks(self, y: Any, extra: Any = 1.0) -> list[Any]:
         centre, width = np.log((y + 1.0) / extra), 1 / np.sqrt(y + 1.0)

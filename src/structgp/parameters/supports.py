@@ -84,7 +84,7 @@ class Positive(Support):
         return library(free).sum(free)
 
     def problem(self, value: np.ndarray) -> str | None:
-        return None if (value > 0).all() and np.isfinite(value).all() else "must be positive and finite"
+        return None if value.size and (value > 0).all() and np.isfinite(value).all() else "must be positive and finite"
 
 
 @dataclasses.dataclass(frozen=True)

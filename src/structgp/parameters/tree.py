@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -50,7 +50,7 @@ def fixed(value: Any) -> Any:
 
 def learned(value: Any, prior: Prior | None = None, bounds: tuple[float, float] | None = None) -> Any:
     """A starting value with a prior, or with bounds for the search: ``Matern32(learned(1.0, prior=LogNormal(0, 1)))``."""
-    return Annotated(value, Note(prior=prior, bounds=None if bounds is None else (float(bounds[0]), float(bounds[1]))))
+    return Annotated(value, Note(prior=_as_prior(prior), bounds=None if bounds is None else _as_bounds(bounds)))
 
 
 def parameter(default: Any, support: Support = positive, prior: Prior | None = None) -> Any:
@@ -61,6 +61,8 @@ def parameter(default: Any, support: Support = positive, prior: Prior | None = N
 
 class Parametrised(eqx.Module):
     """An immutable value with declared parameters, possibly made of other such values."""
+
+    stands_for_numbers: ClassVar[bool] = False  # whether it may be given in place of a parameter
 
     notes: tuple[tuple[str, Note], ...] = eqx.field(static=True, kw_only=True, default=(), repr=False)
     ties: tuple[tuple[str, ...], ...] = eqx.field(static=True, kw_only=True, default=(), repr=False)
@@ -77,7 +79,13 @@ class Parametrised(eqx.Module):
             bounds = notes[name].bounds if name in notes else None
             if bounds is not None:
                 _check_bounds(f"{type(self).__name__}: {name}", support, bounds)
-            if value is None or isinstance(value, Parametrised) or is_traced(value):
+            if isinstance(value, Parametrised) and not value.stands_for_numbers:
+                raise TypeError(f"{type(self).__name__}: {name} must be a number or an array of numbers, got {value!r}")
+            if isinstance(value, Parametrised) or is_traced(value):
+                continue
+            if value is None:
+                if type(self).__dataclass_fields__[name].default is not None:
+                    raise TypeError(f"{type(self).__name__}: {name} must be a number or an array of numbers, got None")
                 continue
             support.check(f"{type(self).__name__}: {name}", value)
             if isinstance(support, Nonnegative) and np.all(np.asarray(value) == 0):
@@ -101,14 +109,14 @@ class Parametrised(eqx.Module):
         """Believe this of the parameters: ``k.with_prior(lengthscale=LogNormal(0, 1))``; it enters `fit` as MAP."""
         tree = self
         for path, prior in {**(priors or {}), **fields}.items():
-            tree = _annotate(tree, (path,), prior=prior)
+            tree = _annotate(tree, (path,), prior=_as_prior(prior))
         return tree
 
     def with_bounds(self, bounds: Mapping[str, tuple[float, float]] | None = None, **fields: tuple[float, float]) -> Self:
         """Search these parameters only between two values: ``k.with_bounds(lengthscale=(0.1, 10))``."""
         tree = self
-        for path, (low, high) in {**(bounds or {}), **fields}.items():
-            tree = _annotate(tree, (path,), bounds=(float(low), float(high)))
+        for path, pair in {**(bounds or {}), **fields}.items():
+            tree = _annotate(tree, (path,), bounds=_as_bounds(pair))
         return tree
 
     def tie(self, *paths: str) -> Self:
@@ -121,6 +129,10 @@ class Parametrised(eqx.Module):
         if len({np.shape(values[path]) for path in paths}) > 1:
             shapes = ", ".join(f"{path}: {np.shape(values[path])}" for path in paths)
             raise ValueError(f"tied parameters need one shape, got {shapes}")
+        supports = {leaf.path: leaf.support for leaf in leaves(self)}
+        if len({_alike(supports[path]) for path in paths}) > 1:
+            kinds = ", ".join(f"{path} is {type(supports[path]).__name__.lower()}" for path in paths)
+            raise ValueError(f"tied parameters need to live in one set, but {kinds}: tie those that may take the same values")
         return with_values(dataclasses.replace(self, ties=(*self.ties, paths)), {paths[0]: values[paths[0]]})
 
     def parameters(self) -> dict[str, np.ndarray]:
@@ -130,6 +142,27 @@ class Parametrised(eqx.Module):
     def __repr__(self) -> str:
         fields = [(f.name, getattr(self, f.name)) for f in dataclasses.fields(self) if f.name not in ("notes", "ties")]
         return f"{type(self).__name__}({', '.join(f'{name}={show(value)}' for name, value in fields if value is not None)})"
+
+
+def _alike(support: Support) -> Support:
+    """The set that matters for a tie: what may be zero is learned as what is positive."""
+    return positive if isinstance(support, Nonnegative) else support
+
+
+def _as_prior(prior: Any) -> Prior | None:
+    if prior is not None and not isinstance(prior, Prior):
+        raise TypeError(
+            f"a prior is a density such as LogNormal(0, 1), got {prior!r}; a value goes to replace(...) or learned(...)"
+        )
+    return prior
+
+
+def _as_bounds(bounds: Any) -> tuple[float, float]:
+    try:
+        low, high = map(float, bounds)
+    except (TypeError, ValueError):
+        raise ValueError(f"bounds are two numbers, a lower and an upper one, as in (0.1, 10), got {bounds!r}") from None
+    return low, high
 
 
 def show(value: Any) -> str:
@@ -155,6 +188,11 @@ class Leaf(NamedTuple):
     fixed: bool
     bounds: tuple[float, float] | None
     follows: str | None  # the path of the parameter it is tied to
+
+    @property
+    def free_size(self) -> int:
+        """How many entries of θ it has."""
+        return int(np.prod(self.support.free_shape(np.shape(self.value))))
 
 
 def leaves(tree: Any) -> list[Leaf]:

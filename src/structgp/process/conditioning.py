@@ -252,7 +252,5 @@ def _search(model: Model, inputs: Inputs, data: Data, engine: Engine, rule: Infe
 
 def _said(inferred: Inferred) -> Inferred:
     if not inferred.converged:
-        warnings.warn(
-            f"{inferred}: the evidence of this model means nothing; try inference='variational'", RuntimeWarning, stacklevel=5
-        )
+        warnings.warn(inferred.advice, RuntimeWarning, stacklevel=5)
     return inferred

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import Seed, double_precision, generator
+from .._types import Seed, double_precision, generator, whole
 from ..engines.base import noise_variance
 from ..engines.basis import Weights, columns
 from ..engines.cholesky import CholeskyConditional
@@ -20,7 +20,7 @@ from ..engines.plan import Plan, plan
 from ..inference.base import Inferred
 from ..inference.choose import choose
 from ..inference.ep import cavity
-from ..inputs.layouts import Grid, Inputs, as_inputs, duplicates, together
+from ..inputs.layouts import Grid, Inputs, as_inputs, clocks_of, duplicates, together
 from ..inputs.observations import Data, joined, read_observations
 from ..learn.maximise import Learning
 from ..linalg.blocks import diagonals, trace
@@ -133,8 +133,7 @@ class Fitted(Result):
 
         Draws of several latents are (n, M, C).
         """
-        if n < 1:
-            raise ValueError(f"n must be at least 1 sample, got {n}")
+        n = whole(n, "n", 1)
         rng = generator(seed)
         Xs, T = self._new_points(X), self._targets
         if not len(Xs):
@@ -166,8 +165,7 @@ class Fitted(Result):
             raise ValueError(f"derivatives are of one latent function, and {type(self.likelihood).__name__} sees several")
         Xs, part = self._new_points(X), self._which_part(part)
         dim = self._which_column(dim)
-        if order != int(order) or order < 1:
-            raise ValueError(f"order must be a whole number of at least 1, got {order}; predict gives f itself")
+        order = whole(order, "order", 1)  # predict gives f itself
         kernel = getattr(self.conditional, "kernel", self.kernel)  # what stands for the kernel may have fewer derivatives
         kernel = kernel if part is None else kernel.terms[part]
         count, term = smoothness(kernel)
@@ -251,7 +249,7 @@ class Fitted(Result):
         self, X: Any, y: Any, noise: Any = None, missing: str = "error", extra: Any = None, weights: Any = None
     ) -> Fitted:
         """The process given more data, with the parameters it has."""
-        new = as_inputs(X)
+        new = as_inputs(X, clocks=clocks_of(self.inputs))
         self._check_dimension(new)
         data = read_observations(self.likelihood, y, noise, missing, new, extra, weights)
         if data.y.shape[1] != self._targets:
@@ -279,6 +277,9 @@ class Fitted(Result):
         seen, table = int(np.sum(self.data.seen)), parameter_table(self.gp, self.learning)
         lines = [repr(self.gp), "", *table, "", f"log evidence   {self.log_evidence:.6g}  ({seen} observations)"]
         lines.append(f"engine         {self.plan.engine.name}, {self.plan.chosen.quality}")
+        counted = [f"column {d} in {clock!r}" for d, clock in enumerate(clocks_of(self.inputs)) if clock is not None]
+        if counted:
+            lines.append(f"dates          {'; '.join(counted)}")
         if self.evidence_error > 0:
             lines.append(f"evidence       has a standard error of {self.evidence_error:.2g}, from random probes")
         loose = float(getattr(self.conditional, "variance_error", 0.0))
@@ -321,13 +322,13 @@ class Fitted(Result):
         if part is None:
             return None
         terms = getattr(self.kernel, "terms", ())
-        if not -len(terms) <= part < len(terms):
+        if not isinstance(part, (int, np.integer)) or not -len(terms) <= part < len(terms):
             has = f"has {len(terms)} terms, counted from 0" if terms else "is not a sum"
-            raise ValueError(f"part={part} cannot be predicted: the kernel {self.kernel!r} {has}")
+            raise ValueError(f"part={part!r} cannot be predicted: the kernel {self.kernel!r} {has}")
         return part % len(terms)
 
     def _new_points(self, X: Any) -> np.ndarray:
-        new = as_inputs(X, allow_empty=True)
+        new = as_inputs(X, allow_empty=True, clocks=clocks_of(self.inputs))
         self._check_dimension(new)
         return np.asarray(new.points)
 
@@ -374,8 +375,8 @@ class Fitted(Result):
         D = self.inputs.dimension
         if dim is None and D > 1:
             raise ValueError(f"the inputs have {D} columns: say along which one the derivative is, as in dim=0")
-        if dim is not None and not 0 <= dim < D:
-            raise ValueError(f"dim={dim} is not one of the {D} columns of the inputs, counted from 0")
+        if dim is not None and (not isinstance(dim, (int, np.integer)) or not 0 <= dim < D):
+            raise ValueError(f"dim must be one of the {D} columns of the inputs, counted from 0, got {dim!r}")
         return dim or 0
 
     def _in_callers_order(self, mean: Any, variance: Any) -> Moments:

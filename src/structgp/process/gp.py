@@ -7,7 +7,7 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
-from .._types import Seed, double_precision, generator
+from .._types import Seed, double_precision, generator, whole
 from ..engines.plan import Plan, plan
 from ..inference.mcmc import LatentDraws, sample_latents
 from ..inputs.layouts import as_inputs
@@ -16,7 +16,7 @@ from ..kernels.algebra import Kernel
 from ..kernels.independent import IndependentKernels
 from ..learn.clock import Deadline
 from ..learn.em import maximise_by_em
-from ..learn.maximise import maximise
+from ..learn.maximise import maximise, warn_if_pressed
 from ..learn.objective import Objective
 from ..learn.sites import SiteEvidence
 from ..likelihoods.base import Likelihood
@@ -80,7 +80,7 @@ class GP(Parametrised):
         ``approximate="state-space"`` lets a process with a finite state stand in for SquaredExponential and RationalQuadratic,
         ``"matern"`` a Matérn kernel of high order; the plan says how far the covariance is then off.
         """
-        inputs = as_inputs(X)
+        inputs = as_inputs(X, clocks=())
         check_inputs(self, inputs)
         data = None if y is None else read_observations(self.likelihood, y, noise, "infer", inputs, extra, weights)
         return plan(self, inputs, structure, approximate, data)
@@ -109,7 +109,7 @@ class GP(Parametrised):
         the exposure of a count, the trials of a binomial, whether a duration is censored. `weights` say how often each
         observation counts.
         """
-        inputs = as_inputs(X)
+        inputs = as_inputs(X, clocks=())
         check_inputs(self, inputs)
         data = read_observations(self.likelihood, y, noise, missing, inputs, extra, weights)
         chosen = plan(self, inputs, structure, approximate, data)
@@ -146,10 +146,10 @@ class GP(Parametrised):
 
         `inference`, `extra` and `weights` are for observations that are not Gaussian, as in `condition`.
         """
-        if method not in LEARNERS:
+        if not isinstance(method, str) or method not in LEARNERS:
             raise ValueError(f"method must be one of {sorted(LEARNERS)}, got {method!r}")
         deadline = Deadline.after(seconds)
-        inputs = as_inputs(X)
+        inputs = as_inputs(X, clocks=())
         check_inputs(self, inputs)
         data = read_observations(self.likelihood, y, noise, missing, inputs, extra, weights)
         chosen = plan(self, inputs, structure, approximate, data)
@@ -160,10 +160,13 @@ class GP(Parametrised):
             )
         if restarts is None:
             restarts = 3 if len(inputs) <= FEW_ROWS and method == "evidence" and rule is None else 0
-        if restarts < 0 or restarts != int(restarts):
-            raise ValueError(f"restarts must be a whole number, 0 or more, got {restarts}")
-        options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
-        options["deadline"] = deadline
+        options: dict[str, Any] = {
+            "restarts": whole(restarts, "restarts"),
+            "seed": generator(seed),
+            "max_evaluations": whole(max_evaluations, "max_evaluations", 1),
+            "progress": progress,
+            "deadline": deadline,
+        }
         sites = gradient = None
         if rule is not None:
             sites = SiteEvidence(self, inputs, data, chosen.engine, rule)
@@ -171,6 +174,7 @@ class GP(Parametrised):
         with compiled_ahead(self, inputs, data, chosen.engine, rule, after=gradient):
             learned, learning = LEARNERS[method](self, inputs, data, chosen.chosen, **options)
             found = None if sites is None else sites.sites(free_vector(learned))
+        warn_if_pressed(learning, stacklevel=4)
         chosen = chosen.tuned(learned, inputs, data)
         return Fitted.of(learned, inputs, data, condition(learned, inputs, data, chosen, rule, found=found), learning)
 
@@ -180,9 +184,8 @@ class GP(Parametrised):
 
         Where the plan chooses the state space, the draws go along the line, in time and memory that grow with N.
         """
-        if n < 1:
-            raise ValueError(f"n must be at least 1 sample, got {n}")
-        inputs, rng = as_inputs(X), generator(seed)
+        n = whole(n, "n", 1)
+        inputs, rng = as_inputs(X, clocks=()), generator(seed)
         check_inputs(self, inputs)
         f = sample_prior(self, inputs, n, rng)
         return self.likelihood.sample(rng, f) if observed else f
@@ -208,7 +211,7 @@ class GP(Parametrised):
         ``method="elliptical"`` is slice sampling on ellipses through prior draws; ``"hmc"`` is BlackJAX's no-U-turn sampler, by
         the whole covariance matrix. `warmup` draws are left out at the beginning, and every `thin`-th is kept.
         """
-        inputs = as_inputs(X)
+        inputs = as_inputs(X, clocks=())
         engine = self.plan(inputs, structure).engine
         data = read_observations(self.likelihood, y, None, missing, inputs, extra, weights)
         with lapack_threads(len(inputs)):

@@ -10,12 +10,13 @@ from typing import Any, overload
 import jax
 import numpy as np
 
-from .._types import Seed, double_precision
+from .._types import Seed, double_precision, whole
 from ..engines.base import form_by_shape
 from ..engines.diagnose import why_not_positive
 from ..engines.kalman import Kalman, KalmanConditional
 from ..engines.plan import plan
-from ..inputs.layouts import Times, as_inputs
+from ..inputs.clock import Clocks, without_dates
+from ..inputs.layouts import Times, as_inputs, clocks_of
 from ..inputs.observations import Data, read_observations
 from ..inputs.reading import read_numbers
 from ..learn.many import Batch, batches_of, engine_for, maximise_apart, maximise_shared, over_series, summed
@@ -68,7 +69,9 @@ class FittedSeries(Result, Sequence[Fitted]):
     @double_precision
     def predict(self, X: Any) -> tuple[Prediction, ...]:
         """The belief about every series at new times: an array for all of them, or a list with one array for each."""
-        new = [_new_times(x, f"X[{s}]") for s, x in enumerate(X)] if _is_list(X) else [_new_times(X, "X")] * len(self)
+        clocks = clocks_of(self.inputs[0])
+        new = [_new_times(x, f"X[{s}]", clocks) for s, x in enumerate(X)] if _is_list(X) else []
+        new = new or [_new_times(X, "X", clocks)] * len(self)
         if len(new) != len(self):
             raise ValueError(
                 f"predict needs new times for each of the {len(self)} series, or one array for all, got {len(new)}"
@@ -149,8 +152,7 @@ def fit_series(
     progress: Any,
 ) -> FittedSeries:
     """Learn the parameters of all series, then condition."""
-    if restarts < 0:
-        raise ValueError(f"restarts must be a whole number, 0 or more, got {restarts}")
+    restarts, max_evaluations = whole(restarts, "restarts"), whole(max_evaluations, "max_evaluations", 1)
     inputs, data = read_series(gp, X, y, noise, missing)
     batches = batches_of(inputs, data)
     options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
@@ -200,8 +202,8 @@ def _is_list(X: Any) -> bool:
     return isinstance(X, (list, tuple)) and any(np.ndim(x) > 0 for x in X)
 
 
-def _new_times(X: Any, name: str) -> np.ndarray:
-    points = np.asarray(as_inputs(X, name, allow_empty=True).points)
+def _new_times(X: Any, name: str, clocks: Clocks) -> np.ndarray:
+    points = np.asarray(as_inputs(X, name, allow_empty=True, clocks=clocks).points)
     if points.shape[1] != 1:
         raise ValueError(f"{name} has {points.shape[1]} columns, but a series has one: its times")
     return points[:, 0]
@@ -217,7 +219,7 @@ def read_series(gp: Model, X: Any, y: Any, noise: Any, missing: str) -> tuple[tu
     else:
         panel, _ = read_numbers(y, "y")
         ys = list(panel.reshape(len(panel), -1).T)
-        Xs = [as_inputs(X)] * len(ys)
+        Xs = [as_inputs(X, clocks=())] * len(ys)
     noises = noise if isinstance(noise, (list, tuple)) else [noise] * len(Xs)
     if len(noises) != len(Xs):
         raise ValueError(
@@ -225,15 +227,16 @@ def read_series(gp: Model, X: Any, y: Any, noise: Any, missing: str) -> tuple[tu
         )
     if not Xs:
         raise ValueError("there are no series: at least one is needed")
-    read = [_read_one(gp, s, *series, missing) for s, series in enumerate(zip(Xs, ys, noises, strict=True))]
+    clocks = without_dates(Xs[0], "X", ())[1]  # those of the first series count for all
+    read = [_read_one(gp, s, *series, missing, clocks) for s, series in enumerate(zip(Xs, ys, noises, strict=True))]
     inputs, data = zip(*read, strict=True)
     _check(gp, inputs)
     return inputs, data
 
 
-def _read_one(gp: Model, s: int, X: Any, y: Any, noise: Any, missing: str) -> tuple[Times, Data]:
+def _read_one(gp: Model, s: int, X: Any, y: Any, noise: Any, missing: str, clocks: Clocks) -> tuple[Times, Data]:
     try:
-        inputs = as_inputs(X)
+        inputs = as_inputs(X, clocks=clocks)
         data = read_observations(gp.likelihood, y, noise, missing, inputs)
     except (ValueError, TypeError) as problem:
         raise type(problem)(f"series {s}: {problem}") from None

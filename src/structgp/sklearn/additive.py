@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ..kernels.stationary import Matern
 from ..likelihoods.gaussian import Gaussian
@@ -16,26 +14,16 @@ from ..likelihoods.labels import Bernoulli
 from ..models.additive.model import AdditiveGP
 from ..models.labels import AdditiveLabels, ProjectionPursuitLabels
 from ..models.pursuit.model import ProjectionPursuitGP
-from ..posterior import Result
+from .rows import RowReader
 
 
-class _Rows(Result, BaseEstimator):
-    """What the estimators share: reading rows."""
-
-    def _known_rows(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        return validate_data(self, X, reset=False, dtype=np.float64)
-
-    def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-
-class _Regressor(RegressorMixin, _Rows):
+class _Regressor(RegressorMixin, RowReader):
     """A fitted regression model that predicts y with its noise."""
 
     def predict(self, X: Any, return_std: bool = False, latent: bool = False) -> Any:
         """The mean at rows X; with `return_std` also the standard deviation of a new observation (or of f, with `latent`)."""
-        X = self._known_rows(X)
+        check_is_fitted(self)
+        X = self._rows(X, reset=False)
         if not return_std:
             return self.fitted_.mean(X)
         prediction = self.fitted_.predict(X)
@@ -44,11 +32,12 @@ class _Regressor(RegressorMixin, _Rows):
 
     def log_prob(self, X: Any, y: Any) -> np.ndarray:
         """log p(y) of new observations, each by itself."""
-        return self.fitted_.predict(self._known_rows(X)).log_prob(y)
+        check_is_fitted(self)
+        return self.fitted_.predict(self._rows(X, reset=False)).log_prob(y)
 
     def _read(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        return X, np.asarray(y, dtype=np.float64)
+        X = self._rows(X, reset=True)
+        return X, column_or_1d(self._numbers(X, y), warn=True)
 
 
 class AdditiveGPRegressor(_Regressor):
@@ -150,12 +139,13 @@ class ProjectionPursuitGPRegressor(_Regressor):
         return self
 
 
-class _Classifier(ClassifierMixin, _Rows):
+class _Classifier(ClassifierMixin, RowReader):
     """Classes one against the rest, each with a latent function of its own; two classes share one."""
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class at rows X, (M, classes)."""
-        X = self._known_rows(X)
+        check_is_fitted(self)
+        X = self._rows(X, reset=False)
         positive = np.stack([np.asarray(fitted.predict(X).probability) for fitted in self.fitted_], axis=1)
         both = np.concatenate([1 - positive, positive], axis=1) if len(self.fitted_) == 1 else positive
         return both / both.sum(axis=1, keepdims=True)
@@ -166,11 +156,8 @@ class _Classifier(ClassifierMixin, _Rows):
         return self.classes_[np.argmax(probability, axis=1)]
 
     def _read(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"{type(self).__name__} needs at least two classes, got one class only: {self.classes_[0]!r}")
+        X = self._rows(X, reset=True)
+        self.classes_, codes = self._labels(X, y)
         return X, codes
 
     def _one_against_rest(self, X: np.ndarray, codes: np.ndarray, fit: Any) -> None:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import narwhals as nw
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
-from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ..inputs.layouts import as_inputs
 from ..inputs.observations import read_observations
-from ..inputs.reading import describe_bad, read_numbers, read_table
+from ..inputs.reading import read_numbers
 from ..kernels.independent import kernels_of
 from ..kernels.nonstationary import Constant
 from ..kernels.stationary import Matern52, SquaredExponential
+from ..learn.initialise import suggested
 from ..likelihoods.base import Likelihood
 from ..likelihoods.categories import Categorical
 from ..likelihoods.counts import NegativeBinomial, Poisson
@@ -28,24 +27,17 @@ from ..models.many_rows import DENSE_ROWS, LABEL_ROWS, STRUCTURES, labels, regre
 from ..models.one_against_rest import OneAgainstRest
 from ..parameters.priors import Alike
 from ..parameters.tree import Annotated, fixed, learned
-from ..posterior import Result
 from ..process.gp import GP
+from .rows import RowReader
 
 MEANS = {"zero": ZeroMean, "constant": ConstantMean, "linear": LinearMean}
 NOISES = {"student-t": StudentT, "laplace": LaplaceNoise, "mixture": MixtureNoise}
+FAR = 100.0  # spreads of y
 FAMILIES = {"poisson": Poisson, "negative-binomial": NegativeBinomial}
 
 
-class _GPEstimator(Result, BaseEstimator):
-    """What the estimators share: reading rows, and learning or not."""
-
-    def _rows(self, X: Any, reset: bool) -> np.ndarray:
-        """X as a checked table; a data frame is read first, for messages that name its columns."""
-        if isinstance(nw.from_native(X, pass_through=True), (nw.DataFrame, nw.LazyFrame)):
-            read_table(X, "X", allow_empty=True)
-        least = 1 if reset else 0
-        rows = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=least)
-        return read_table(rows, "X", allow_empty=True)[0]
+class _GPEstimator(RowReader):
+    """What the estimators share: learning or not, and what is kept."""
 
     def _mean(self) -> Any:
         if not isinstance(self.mean, str):
@@ -55,7 +47,13 @@ class _GPEstimator(Result, BaseEstimator):
         return LinearMean(slope=np.zeros(self.n_features_in_)) if self.mean == "linear" else MEANS[self.mean]()
 
     def _fit(self, gp: GP, X: np.ndarray, y: np.ndarray, **options: Any) -> None:
-        """Learn, or condition with the parameters as they are, and keep what scikit-learn's users look for."""
+        """Learn, or condition with the parameters as they are, and keep what scikit-learn's users look for.
+
+        A kernel of ours starts in the units of the data.
+        """
+        if self.kernel is None and not isinstance(gp.likelihood, (Bernoulli, Categorical)):
+            noise, extra = options.get("noise"), options.get("extra")
+            gp = suggested(gp, X, read_observations(gp.likelihood, y, noise, "error", as_inputs(X), extra))
         if self.learn:
             options |= {"restarts": self.restarts, "seed": self._seed(), "max_evaluations": self.max_evaluations}
         action = gp.fit if self.learn else gp.condition
@@ -66,9 +64,6 @@ class _GPEstimator(Result, BaseEstimator):
         self.fitted_, self.plan_ = fitted, plan
         self.kernel_, self.likelihood_ = getattr(fitted, "kernel", None), fitted.likelihood
         self.log_evidence_ = fitted.log_evidence
-
-    def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _terms_alone(self, rows: int, most: int, plain: bool) -> bool:
         """Whether functions of one column or projection take the place of one function of all columns."""
@@ -164,11 +159,8 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         `noise` are known noise variances, one for all rows or one for each, on top of the model's own noise.
         """
         X = self._rows(X, reset=True)
-        y = self._targets(X, y)
+        y = self._numbers(X, y)
         gp = GP(self._kernel(), self._likelihood(), self._mean())
-        read_observations(
-            gp.likelihood, y, None, "error", as_inputs(X)
-        )  # before normalising, which would spread a NaN over its column
         self._center, self._scale = self._units(y, noise)
         scaled, noise = (y - self._center) / self._scale, self._scaled_noise(noise)
         ours = self.kernel is None and self.noise is None and isinstance(self.mean, str) and self.mean == "constant"
@@ -226,24 +218,27 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         check_is_fitted(self)
         return self.fitted_.predict(self._rows(X, reset=False), covariance=covariance)
 
-    def _targets(self, X: np.ndarray, y: Any) -> np.ndarray:
-        if y is None:
-            raise ValueError("GPRegressor requires y to be passed, but the target y is None")
-        values, _ = read_numbers(y, "y")
-        check_consistent_length(X, values)
-        return values
-
     def _units(self, y: np.ndarray, noise: Any) -> tuple[np.ndarray, np.ndarray]:
         """The centre and the scale of each target: 0 and 1 where y is taken as it is."""
-        if self.normalize_y not in (True, False, "auto"):
+        if not isinstance(self.normalize_y, (bool, str)) or self.normalize_y not in (True, False, "auto"):
             raise ValueError(f"normalize_y must be True, False or 'auto', got {self.normalize_y!r}")
         ours = self.kernel is None and self.noise is None and isinstance(self.mean, str) and noise is None
         several = y.ndim == 2 and y.shape[1] > 1
         if self.normalize_y is False or (self.normalize_y == "auto" and not (several and ours)):
-            return np.zeros(y.shape[1:]), np.ones(y.shape[1:])
+            return self._level(y), np.ones(y.shape[1:])
         center, spread = y.mean(axis=0), y.std(axis=0)
         constant = spread <= 10 * np.finfo(float).eps * np.abs(center)
         return center, np.where(constant, 1.0, spread)
+
+    def _level(self, y: np.ndarray) -> np.ndarray:
+        """What is taken off y where its level is learned: for noise with outliers one that is large beside the spread of y.
+
+        Sites are factors on the whole of f, and the evidence that is left over of f² and its like has few digits there.
+        """
+        level = np.median(y, axis=0)
+        far = np.abs(level) > FAR * np.median(np.abs(y - level), axis=0)
+        learned_level = isinstance(self.mean, str) and self.mean != "zero"
+        return np.where(far & learned_level & isinstance(self._likelihood(), tuple(NOISES.values())), level, 0.0)
 
     def _scaled_noise(self, noise: Any) -> Any:
         """Known noise variances, given in the units of y, in those of the model."""
@@ -357,18 +352,10 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows X and labels y."""
         X = self._rows(X, reset=True)
-        if y is None:
-            raise ValueError("GPClassifier requires y to be passed, but the target y is None")
-        y = column_or_1d(y, warn=True)
-        check_consistent_length(X, y)
-        if y.dtype.kind == "f" and not np.isfinite(y).all():
-            raise ValueError(f"y has {describe_bad(y)}: drop the rows without a label")
-        check_classification_targets(y)
+        classes, codes = self._labels(X, y)
         if self.multi_class not in ("one-against-rest", "softmax"):
             raise ValueError(f"multi_class must be 'one-against-rest' or 'softmax', got {self.multi_class!r}")
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"GPClassifier needs labels of at least two classes, got one class: {self.classes_[0]!r}")
+        self.classes_ = classes
         self._units = _units_of_columns(X) if self.kernel is None else (np.zeros(1), np.ones(1))
         plain = self.kernel is None and self.inference in (None, "laplace") and self.learn and X.shape[1] > 1
         if self._terms_alone(len(X), LABEL_ROWS, plain):
@@ -466,10 +453,7 @@ class GPCountRegressor(RegressorMixin, _GPEstimator):
     def fit(self, X: Any, y: Any, exposure: Any = None) -> Self:
         """Learn from rows X and counts y; `exposure` is what the rate of each row is multiplied by: time, area, persons."""
         X = self._rows(X, reset=True)
-        if y is None:
-            raise ValueError("GPCountRegressor requires y to be passed, but the target y is None")
-        y = column_or_1d(read_numbers(y, "y")[0], warn=True)
-        check_consistent_length(X, y)
+        y = column_or_1d(self._numbers(X, y), warn=True)
         if self.family not in FAMILIES:
             raise ValueError(f"family must be one of {list(FAMILIES)}, got {self.family!r}")
         D = self.n_features_in_

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._types import double_precision
 from ..inputs.layouts import Inputs
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
@@ -55,9 +56,12 @@ def dense(kernel: Kernel, inputs: Inputs) -> Dense:
 
 
 @singledispatch
-def covariance(kernel: Kernel, X: Points, Z: Others) -> Covariance:
+def _covariance(kernel: Kernel, X: Points, Z: Others) -> Covariance:
     """k(x, z) for all rows of X and Z."""
     return jax.vmap(lambda x: jax.vmap(lambda z: kernel.between(x, z))(Z))(X)
+
+
+covariance: Any = double_precision(_covariance)  # also a caller's own arrays keep their precision
 
 
 @covariance.register

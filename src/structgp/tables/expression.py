@@ -115,16 +115,27 @@ class _Reader:
         fields = _fields(kind)
         if len(node.args) > len(fields):
             raise self.error(f"{node.func.id} takes {len(fields)} values ({', '.join(fields)})", node.args[len(fields)])
-        given = {}
+        given: dict[str, Any] = {}
+        by_place = fields[: len(node.args)]
         for keyword in node.keywords:
             if keyword.arg not in fields:
                 near = _nearest(str(keyword.arg), fields)
                 raise self.error(f"{node.func.id} has no {keyword.arg!r}{near}: it has {', '.join(fields)}", keyword)
-            given[keyword.arg] = self.argument(keyword.value)
-        return self.build(kind, node, *(self.argument(item) for item in node.args), **given)
+            if keyword.arg in given or keyword.arg in by_place:
+                raise self.error(f"{node.func.id} is given {keyword.arg!r} twice: leave one of them out", keyword)
+            given[keyword.arg] = self.argument(kind, keyword.arg, keyword.value)
+        values = (self.argument(kind, name, item) for name, item in zip(by_place, node.args, strict=True))
+        return self.build(kind, node, *values, **given)
 
-    def argument(self, node: ast.AST) -> Any:
-        return self.column(node) if isinstance(node, ast.Constant) and isinstance(node.value, str) else self.value(node)
+    def argument(self, kind: type[Kernel], name: str, node: ast.AST) -> Any:
+        """What a kernel is given under a name: a text is a column where one is meant, else no number."""
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+            return self.value(node)
+        if name in ("dim", "dims"):
+            return self.column(node)
+        if "support" in kind.__dataclass_fields__[name].metadata:
+            raise self.error(f"{name} of {kind.__name__} is a number, not the text {node.value!r}", node)
+        return node.value
 
     def viewed(self, node: ast.Call, function: ast.Attribute) -> Kernel:
         """A kernel on some columns, by number or by name."""

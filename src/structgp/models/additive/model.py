@@ -299,7 +299,9 @@ def _summed(model: GP, inputs: Inputs, data: Data, intervals: int) -> tuple[spli
     known, Phi = columns(model, X)
     basis = basis_of(form, intervals)
     w = jnp.where(data.seen, 1.0, 0.0)
-    T = w[:, None] * jnp.concatenate([data.y - known[:, None], Phi], axis=1)
+    # a free constant makes the level of y irrelevant, and sums of squares are more exact without it
+    y = data.y - known[:, None]
+    T = w[:, None] * jnp.concatenate([y - w @ y / jnp.sum(w), Phi], axis=1)
     lines = _lines(model.kernel, X)
     return basis, totals(SplineMap.on(basis, lines), in_blocks(lines.t), w, T, T)
 

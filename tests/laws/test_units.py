@@ -1,0 +1,140 @@
+"""Nothing depends on units: data that are scaled or shifted lead to the same model in these units."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_friedman1
+
+import structgp as sg
+import zoo
+
+UP, DOWN = 2.0**40, 2.0**-40  # about 1e12 and 1e-12; powers of two leave every digit as it is
+FAR = 1e6  # standard deviations that data may lie away from zero
+QUICK = ("Matern52", "Periodic", "Wiener", "On-Sum")
+OPTIONS = {"restarts": 0, "max_evaluations": 60}
+
+full = pytest.mark.full
+KERNELS = [pytest.param(name, marks=[] if name in QUICK else full) for name in zoo.KERNELS]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_learning_in_other_units_of_y(name):
+    """Every kernel, times a number that brings it to the units of y: its own parameters stay what they are."""
+    kernel, D = zoo.KERNELS[name]
+    X, y = zoo.X[D], zoo.Y[D]
+
+    def learned(s):
+        model = sg.GP(s**2 * kernel, sg.Gaussian(0.15 * s**2), mean=0.4 * s)
+        fitted = model.fit(X, s * y, **OPTIONS)
+        inner = {path: v for path, v in fitted.gp.parameters().items() if path.startswith("kernel.kernel")}
+        prediction = fitted.predict(zoo.XS[D])
+        return fitted.log_evidence + len(y) * np.log(s), inner, prediction.mean / s, prediction.variance / s**2
+
+    expected = learned(1.0)
+    for s in (UP, DOWN):
+        evidence, inner, mean, variance = learned(s)
+        assert evidence == pytest.approx(expected[0], abs=1e-5)
+        np.testing.assert_allclose(mean, expected[2], rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(variance, expected[3], rtol=1e-2, atol=1e-5)
+        assert inner.keys() == expected[1].keys()
+
+
+# name: the kernel for inputs in units in which all lengths are `a` times as large, and places `b` further on
+ALONG = {
+    "Matern52": lambda a, b: sg.Matern52(0.7 * a, 1.2),
+    "Periodic": lambda a, b: sg.Periodic(1.3 * a, 0.8, 1.2),
+    "Linear": lambda a, b: sg.Matern32(0.7 * a) + sg.Linear(0.5 / a**2, b + 0.3 * a),
+    "Wiener": lambda a, b: sg.Wiener(0.8 / a, start=b - 2.5 * a),
+    "IntegratedWiener": lambda a, b: sg.IntegratedWiener(0.8 / a**3, start=b - 2.5 * a),
+    "Spline": lambda a, b: sg.Spline(0.8 / a**3, start=b),
+    "ChangePoint": lambda a, b: sg.ChangePoint(sg.Matern32(0.8 * a), sg.Matern52(1.4 * a, 0.6), b + 0.3 * a, 0.5 * a),
+    "SpectralMixture": lambda a, b: sg.SpectralMixture([0.7, 0.4], [0.3 / a, 0.9 / a], [0.2 / a, 0.1 / a]),
+    "DampedOscillator": lambda a, b: sg.DampedOscillator(1.3 * a, 0.9 * a, 1.2),
+}
+MEANS = {"constant": lambda a, b: sg.ConstantMean(0.4), "linear": lambda a, b: sg.LinearMean(0.3 / a, -0.2 - 0.3 / a * b)}
+
+
+@pytest.mark.parametrize("mean", MEANS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name == "Matern52" else full) for name in ALONG])
+def test_learning_in_other_units_of_x(name, mean):
+    X, y, new = zoo.X[1][:, 0], zoo.Y[1], zoo.XS[1][:, 0]
+
+    def learned(a, far):
+        b = far * a
+        model = sg.GP(ALONG[name](a, b), sg.Gaussian(0.15), MEANS[mean](a, b))
+        fitted = model.fit(a * X + b, y, restarts=0, max_evaluations=400)
+        return fitted.log_evidence, fitted.predict(a * new + b).mean
+
+    expected = learned(1.0, 0.0)
+    for a, far, tolerance in ((UP, 0.0, 1e-5), (DOWN, 0.0, 1e-5), (1.0, FAR, 1e-2)):
+        evidence, mean_there = learned(a, far)
+        if name != "Spline":  # whose free line has no density, and so none in other units
+            assert evidence == pytest.approx(expected[0], abs=tolerance)
+        np.testing.assert_allclose(mean_there, expected[1], atol=10 * tolerance)
+
+
+ROWS, TARGETS = make_friedman1(60, 5, noise=1.0, random_state=0)
+LABELS, COUNTS = np.median(TARGETS) < TARGETS, np.round(TARGETS / 3)
+BY_COLUMN = np.array([UP, DOWN, 1.0, 2.0**10, 2.0**-10])
+# name: the estimator, its targets, whether these have a scale, whether they may be shifted, what it predicts
+ESTIMATORS = {
+    "GP": (sg.GPRegressor(), TARGETS, True, True),
+    "linear": (sg.GPRegressor(mean="linear"), TARGETS, True, True),
+    "zero": (sg.GPRegressor(mean="zero"), TARGETS, True, False),
+    "student-t": (sg.GPRegressor(noise="student-t", max_evaluations=100), TARGETS, True, True),
+    "laplace": (sg.GPRegressor(noise="laplace", max_evaluations=100), TARGETS, True, True),
+    "mixture": (sg.GPRegressor(noise="mixture", max_evaluations=100), TARGETS, True, True),
+    "counts": (sg.GPCountRegressor(max_evaluations=40), COUNTS, False, False),
+    "labels": (sg.GPClassifier(max_evaluations=40), LABELS, False, False),
+    "additive": (sg.AdditiveGPRegressor(), TARGETS, True, True),
+    "additive labels": (sg.AdditiveGPClassifier(), LABELS, False, False),
+    "pursuit": (sg.ProjectionPursuitGPRegressor(1, random_state=0), TARGETS, True, True),
+    "pursuit labels": (sg.ProjectionPursuitGPClassifier(1, random_state=0), LABELS, False, False),
+}
+
+
+def predicted(estimator, X, y):
+    estimator.set_params(**({"random_state": 0} if "random_state" in estimator.get_params() else {})).fit(X, y)
+    return estimator.predict_proba(X)[:, 1] if hasattr(estimator, "predict_proba") else estimator.predict(X)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in ("GP", "linear") else full) for name in ESTIMATORS])
+def test_estimators_in_other_units(name):
+    estimator, y, scaled, shifted = ESTIMATORS[name]
+    expected = predicted(estimator, ROWS, y)
+    evidence, spread = estimator.log_evidence_, np.std(expected)
+    columns = predicted(estimator, ROWS * BY_COLUMN, y)
+    np.testing.assert_allclose(columns, expected, atol=1e-3 * spread)
+    assert estimator.log_evidence_ == pytest.approx(evidence, abs=1e-3)
+    away = predicted(estimator, ROWS + FAR * ROWS.std(axis=0), y)
+    np.testing.assert_allclose(away, expected, atol=1e-2 * spread)
+    for s in (UP, DOWN, 1e12, 1e-6) if scaled else ():
+        np.testing.assert_allclose(predicted(estimator, ROWS, s * y) / s, expected, atol=1e-3 * spread)
+        counted = len(y) - (name == "additive")  # one is used up by a constant about which nothing is known
+        assert estimator.log_evidence_ + counted * np.log(s) == pytest.approx(evidence, abs=1e-3)
+    if shifted:
+        offset = FAR * y.std()
+        np.testing.assert_allclose(predicted(estimator, ROWS, y + offset) - offset, expected, atol=1e-3 * spread)
+        assert estimator.log_evidence_ == pytest.approx(evidence, abs=1e-2)
+
+
+def test_change_points_in_other_units():
+    y = np.repeat([0.0, 5.0, 1.0], 30) + np.sin(np.arange(90.0) ** 2)
+    expected = sg.ChangePointDetector(learn=False).fit(y)
+    for s, b in ((UP, 0.0), (DOWN, 0.0), (1.0, FAR)):
+        found = sg.ChangePointDetector(learn=False).fit(s * y + b)
+        np.testing.assert_array_equal(found.change_points_, expected.change_points_)
+        assert found.log_evidence_ + 90 * np.log(s) == pytest.approx(expected.log_evidence_, abs=1e-4)
+
+
+@pytest.mark.parametrize("shared", [True, pytest.param(False, marks=full)])
+def test_many_series_in_other_units(shared):
+    t, panel = zoo.X[1][:, 0], np.stack([zoo.Y[1], zoo.Y[2]], axis=1)
+
+    def learned(s, offset):
+        gp = sg.GP(sg.Matern52(0.7, 1.2 * s**2), sg.Gaussian(0.15 * s**2), mean=0.4 * s + offset)
+        return gp.fit_series(t, s * panel + offset, shared=shared)
+
+    expected = learned(1.0, 0.0)
+    for s, offset in ((UP, 0.0), (DOWN, 0.0), (1.0, FAR)):
+        found = learned(s, offset)
+        assert np.sum(found.log_evidence) + panel.size * np.log(s) == pytest.approx(np.sum(expected.log_evidence), abs=1e-3)
