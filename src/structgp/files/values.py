@@ -51,7 +51,7 @@ def registry(rooms: tuple[str, ...] = ROOMS) -> dict[str, type]:
 
 def name_of(cls: type) -> str | None:
     """What a class is called in files; None for one that has no place there."""
-    near = {cls.__name__, _with_module(cls)}
+    near = (cls.__name__, _with_module(cls))
     return next((name for rooms in (ROOMS, ESTIMATORS) for name in near if registry(rooms).get(name) is cls), None)
 
 
@@ -64,7 +64,8 @@ def _classes(room: str) -> Iterator[type]:
     module = importlib.import_module(f"{PACKAGE}.{room}")
     for part in pkgutil.iter_modules(getattr(module, "__path__", ())):
         yield from _classes(f"{room}.{part.name}")
-    own = (cls for cls in vars(module).values() if isinstance(cls, type) and cls.__module__ == module.__name__)
+    named = dict.fromkeys(cls for cls in vars(module).values() if isinstance(cls, type))  # once, also with a second name
+    own = (cls for cls in named if cls.__module__ == module.__name__)
     yield from (cls for cls in own if _is_value(cls) and not inspect.isabstract(cls))
 
 
