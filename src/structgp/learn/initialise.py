@@ -11,6 +11,7 @@ import numpy as np
 
 from ..inputs.layouts import Grid, Inputs, as_inputs
 from ..inputs.observations import Data
+from ..inputs.rows import in_few_sizes
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
 from ..kernels.independent import IndependentKernels
@@ -90,7 +91,7 @@ def _with_offset(model: Model, X: np.ndarray, level: float, spread: float) -> tu
     """The variance of f about a mean that is known, when the data lie away from it: only the kernel can take them there."""
     if _of_mean(model, level, X) or jax.eval_shape(model.mean.features, X[0]).shape[0]:
         return ()
-    offset = level - float(np.mean(jax.vmap(model.mean)(X)))
+    offset = level - float(np.mean(in_few_sizes(jax.vmap(model.mean), X)))
     return (spread + offset**2,) if offset**2 > spread else ()
 
 
