@@ -305,3 +305,20 @@ def test_known_noise_of_each_row_counts_while_learning():
     for factor in (0.8, 1.25):
         assert whole(gp.replace({"likelihood.noise": factor * float(gp.likelihood.noise)})) < whole(gp)
     assert float(learned.likelihood.noise) == pytest.approx(NOISE, rel=0.7)
+
+
+def test_a_plan_takes_the_additive_engine_when_it_is_asked_for():
+    kernel = sg.Matern52(0.8).on(0) + sg.Matern52(1.5).on(1)
+    gp = sg.GP(kernel, sg.Gaussian(0.05), 0.3)
+    assert gp.plan(X).engine.name == "Cholesky"
+    assert "Additive   mean exact, evidence from below" in str(gp.plan(X))
+    ours, exact = (gp.condition(X, Y, structure=structure) for structure in ("additive", "dense"))
+    assert ours.plan.engine.name == "Additive"
+    assert ours.log_evidence <= exact.log_evidence + 1e-6
+    np.testing.assert_allclose(ours.predict(X[:5] + 0.1).mean, exact.predict(X[:5] + 0.1).mean, rtol=1e-6, atol=1e-8)
+    learned = gp.fit(X, Y, structure="additive", restarts=0, max_evaluations=40)
+    assert learned.log_evidence > ours.log_evidence
+    with pytest.raises(ValueError, match=r"structure='additive' cannot be had: .*acts on .* columns at once"):
+        sg.GP(sg.Matern52()).plan(X, "additive")
+    with pytest.raises(ValueError, match="structure='additive' cannot be had: StudentT is not log-concave"):
+        sg.GP(kernel, sg.StudentT()).plan(X, "additive")

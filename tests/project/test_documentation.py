@@ -131,12 +131,12 @@ def test_rooms_name_what_exists():
 
 
 def test_names_on_the_decision_page_exist():
-    engines = {engine.name for engine in plan.ENGINES}
+    engines = {engine.name for engine in (*plan.ENGINES, *plan.BY_NAME)}
     names = set(re.findall(r"`(?:sg\.)?([A-Z]\w+)", (DOCS / "choose.md").read_text()))
     assert len(names) >= 40
     assert names - engines <= set(sg.__all__)
     asked = [SPAN.search(row[0])[1].strip('"') for row in dict(tables("choose.md"))["Which structure"] if row[0]]
-    assert asked == list(dict.fromkeys(engine.structure for engine in plan.ENGINES))
+    assert asked == list(dict.fromkeys(engine.structure for engine in (*plan.ENGINES, *plan.BY_NAME)))
 
 
 def test_default_inference_on_the_decision_page():

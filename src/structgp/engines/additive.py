@@ -8,6 +8,7 @@ process plus what it leaves out.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -32,7 +33,7 @@ from ..structure.base import No
 from ..structure.dense import covariance
 from ..structure.features import Features
 from .additive_splines import Projected, SplineMap, sparse_products
-from .base import Cost, Engine, Offer, form_by_shape
+from .base import Cost, Engine, Offer, first_no, form_by_shape, noise_variance, not_concave
 from .woodbury import Weighed, Woodbury, sums_of
 
 LEFT_OUT = {1: 0.3, 2: 0.12, 3: 0.1, 4: 0.1}  # by number of states: see `intervals_for`
@@ -123,10 +124,10 @@ class AdditiveEngine(Engine):
     accuracy: ClassVar[str] = "mean exact, evidence from below"
 
     def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
-        form = form_by_shape(self, model.kernel, inputs)
-        if isinstance(form, No):
-            return form
-        engine = self.tuned(model, inputs, data)
+        no = first_no(form_by_shape(self, model.kernel, inputs), not_concave(model))
+        if no:
+            return no
+        engine = dataclasses.replace(dataclasses.replace(self, held=False).tuned(model, inputs, data), held=True)
         N, L = len(inputs), len(terms_of(model.kernel))
         F = L * splines.size(engine.intervals, 3)
         cost = Cost(flops=N * (2 * F**2 + 2000 * L) + F**3, bytes=8 * (N * 40 * L + 6 * F**2), rows=N)
@@ -143,7 +144,8 @@ class AdditiveEngine(Engine):
             lines = lines_of(model.kernel, jnp.asarray(np.asarray(inputs.points)))
         if isinstance(lines, No):
             return self
-        noise = float(getattr(model.likelihood, "noise", UNLIKE_GAUSSIAN))
+        gaussian = model.likelihood.is_gaussian
+        noise = float(np.mean(noise_variance(model, inputs))) if gaussian else UNLIKE_GAUSSIAN
         needed = intervals_for(lines, noise, len(inputs))
         return AdditiveEngine(max(self.intervals, needed), solver=self.solver)
 
