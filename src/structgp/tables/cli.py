@@ -397,6 +397,8 @@ def _write_csv(table: pl.DataFrame, path: Path) -> None:
 
 def _facts(model: TableModel) -> dict[str, Any]:
     """What is known of a model, for scripts."""
+    from .report.words import alarms
+
     parameters: dict[str, Any] = model.fitted.gp.parameters() if hasattr(model.fitted, "gp") else {}
     return {
         "task": model.task,
@@ -411,6 +413,7 @@ def _facts(model: TableModel) -> dict[str, Any]:
         "held_out": model.evaluation.kind,
         "scores": model.evaluation.scores,
         "score_intervals": model.evaluation.intervals,
+        "attention": alarms(model),
         "notes": list(model.notes),
     }
 
@@ -418,7 +421,7 @@ def _facts(model: TableModel) -> dict[str, Any]:
 def _in_words(model: TableModel) -> str:
     """What is known of a model, for people."""
     from .report.sections import score_rows
-    from .report.words import forecast_rows, headline, parts_of
+    from .report.words import alarms, forecast_rows, headline, parts_of
 
     lines = [f"{model.task} of {model.target!r} from {model.rows} rows, inputs form a {model.shape}"]
     lines += _columns_in_words(model.layout)
@@ -434,7 +437,7 @@ def _in_words(model: TableModel) -> str:
     lines += ["", "learned", *learned] if learned else []
     lines += _aligned(f"scores on {model.evaluation.kind} (with 90 % intervals)", score_rows(model))
     lines += _aligned("forecast", forecast_rows(model))
-    return "\n".join([*lines, "", headline(model), "", model.fitted.summary()])
+    return "\n".join([*lines, "", *(f"attention: {alarm}" for alarm in alarms(model)), headline(model).strip()])
 
 
 def _aligned(title: str, rows: list[list[str]]) -> list[str]:

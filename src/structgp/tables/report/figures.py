@@ -12,6 +12,7 @@ import numpy as np
 
 WIDTH, HEIGHT = 720, 340
 LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 44
+TOOLBAR, LEGEND = 28, 36  # pixels above a plot, for Plotly's buttons (2 to 24 from the top) and, below them, for the legend
 COLOURS = {"line": "#2f7fd6", "band": "#2f7fd6", "points": "#8a8f98", "bars": "#2f7fd6", "guide": "#c0564b"}
 MOST_LABELS = 12  # bars that have room for their names
 MOST_POINTS = 2000  # more are thinned out evenly
@@ -49,8 +50,10 @@ class Figure:
         axis: Callable[[str], dict[str, Any]] = lambda title: {"title": {"text": title}, "zeroline": False}
         across = axis(self.x_title) | ({"type": "category"} if any(trace.labels for trace in self.traces) else {})
         upwards = axis(self.y_title) | ({"autorange": "reversed"} if self.downwards else {})
-        layout = {"xaxis": across, "yaxis": upwards, "margin": {"l": 64, "r": 12, "t": 12, "b": 48}}
-        return {"data": data, "layout": layout}
+        named = any(entry.get("showlegend") for entry in data)
+        margin = {"l": 64, "r": 12, "t": TOOLBAR + (LEGEND if named else 0), "b": 48}
+        legend = {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"}
+        return {"data": data, "layout": {"xaxis": across, "yaxis": upwards, "margin": margin, "legend": legend}}
 
     def svg(self) -> str:
         """The figure without any script."""

@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from ...inputs.reading import few
 from ...models.additive.model import FittedAdditive
 from ...models.pursuit.model import FittedProjectionPursuit
 from ..model import LEVELS, TableModel
 from .effects import Effect, effects_of
 from .figures import Figure, Trace
-from .words import parts_of, shown
+from .terms import Found, found_terms
+from .words import describe, shown, without_effect
 
 PLACES = 800  # at which a curve is drawn
 MOST_COLUMNS = 12  # effects of columns that are drawn, the largest first
+PERIODS = 2  # a season that came again so often is drawn over one period
 LINES = ("series", "curve")  # shapes with one input
 
 
@@ -100,15 +101,23 @@ def component_figures(model: TableModel) -> list[Figure]:
     if isinstance(fitted, FittedProjectionPursuit):
         return _projections(model)
     if model.shape == "table":
-        found = [effect for effect in effects_of(model) if not effect.off][:MOST_COLUMNS]
+        found = [effect for effect in effects_of(model) if effect.firm][:MOST_COLUMNS]
         return [_effect(effect) for effect in found]
-    terms = getattr(getattr(fitted, "kernel", None), "terms", ())
-    if model.shape not in LINES or len(terms) < 2 or len(model.classes) > 2:
+    terms = found_terms(model)
+    if model.shape not in LINES or len(terms) < 2:
         return []
-    _, _, places = _places(model)
-    named = zip(parts_of(model), range(len(terms)), strict=False)
-    parts = [(part.name[:1].upper() + part.name[1:], fitted.predict(places, part=i)) for part, i in named]
-    return [_band(name, places, part.mean, part.sd, _axis_name(model), _written(model)) for name, part in parts]
+    return [_term(model, term) for term in terms if not term.negligible]
+
+
+def _term(model: TableModel, term: Found) -> Figure:
+    """A term along the data and a little beyond; of a season its last period."""
+    t, _, places = _places(model)
+    name = describe(term.kernel, model, term).name
+    title = name[:1].upper() + name[1:]
+    if term.period is not None and term.period < np.ptp(t) / PERIODS:
+        places, title = np.linspace(t.max() - term.period, t.max(), PLACES), f"{title}: its last period"
+    part = model.fitted.predict(places, part=term.place)
+    return _band(title, places, part.mean, part.sd, _axis_name(model), _written(model))
 
 
 def _projections(model: TableModel) -> list[Figure]:
@@ -141,16 +150,15 @@ def _band(title: str, x: np.ndarray, mean: np.ndarray, sd: np.ndarray, x_title: 
 def about_components(model: TableModel) -> str:
     """What the figures of the parts show, and what was left out."""
     fitted = model.fitted
-    effects = effects_of(model)
-    if effects:
-        off = [effect.name for effect in effects if effect.off]
+    if effects_of(model):
         others = "" if isinstance(fitted, FittedAdditive) else ", while the others stay at their mean"
         behind = {"classification": " on the scale of log odds", "counts": " in the logarithm of the mean"}.get(model.task, "")
-        none = f" No effect was found of {few(off, 20)}." if off else ""
+        nothing = without_effect(model, 20)
+        none = f" {nothing[:1].upper()}{nothing[1:]}." if nothing else ""
         if len(model.classes) > 2:
             return f"The probability of the class that a column moves most, while the others stay at their mean.{none}"
         return f"The effect of each column{behind}{others}; the largest first.{none}"
-    if model.shape in LINES and len(getattr(getattr(fitted, "kernel", None), "terms", ())) > 1:
+    if model.shape in LINES and len(found_terms(model)) > 1:
         return "The bands hold what the data cannot tell apart, such as the level of a season and that of a trend."
     return ""
 
