@@ -95,5 +95,5 @@ def _centred(fitted: Any, places: np.ndarray, weight: np.ndarray) -> tuple[np.nd
         return prediction.mean - weight @ prediction.mean, prediction.sd
     prediction = fitted.predict(places, covariance=True)
     center = np.eye(len(places)) - weight
-    variance = np.einsum("ij,jk,ik->i", center, prediction.covariance, center)
+    variance = np.einsum("ij,jk,ik->i", center, np.asarray(prediction.covariance), center)
     return center @ prediction.mean, np.sqrt(np.maximum(variance, 0.0))
