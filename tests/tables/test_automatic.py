@@ -6,9 +6,10 @@ from scipy.stats import norm, poisson
 import structgp as sg
 import zoo
 from structgp.learn.clock import NEVER, Deadline
+from structgp.models.choose import Candidate, affordable_rows, sweeps_of
 from structgp.posterior import Prediction
 from structgp.tables.automatic import fit_table, prepare
-from structgp.tables.automatic.candidates import Candidate, candidates_for
+from structgp.tables.automatic.candidates import candidates_for
 from structgp.tables.automatic.compare import Attempt, _best, compare, hold_out
 from structgp.tables.automatic.problem import Problem, naive_forecast, seasons_of, task_of
 from structgp.tables.automatic.scores import evaluate, pit_histogram
@@ -252,8 +253,11 @@ def test_shapes_lead_to_candidates():
 def test_long_tables_of_labels_and_counts_have_sums_to_try():
     rng = np.random.default_rng(0)
     columns = {f"x{d}": rng.uniform(size=1000) for d in range(4)}
-    for target, rows in ((rng.integers(0, 3, 1000), 800), (np.array(["a", "b", "c"])[rng.integers(0, 3, 1000)], 800)):
+    codes = rng.integers(0, 3, 1000)
+    for target, classes in ((codes, 0), (np.array(["a", "b", "c"])[codes], 3)):
         ready = prepare(pl.DataFrame({**columns, "v": target}), "v")
+        rows = affordable_rows(4, sweeps_of("counts", classes), 0.6 * 120.0)
+        assert rows < 1000
         assert next(one.rows for one in ready.candidates if one.plan is not None) == rows
         assert ready.candidates[0].name == "a sum of functions of one column each"
         assert ready.candidates[1].name == "a sum of functions of learned projections"

@@ -173,11 +173,12 @@ def plan(
     frame = table.frame
     target = _target(frame, target, time)
     from .automatic import prepare  # takes seconds, which a wrong name need not wait for
+    from .model import of_shape
 
     ready = prepare(table, target, **_options(task, time, kernel, structure, 120.0, 0))
     problem = ready.problem
     found = {one.name: _plan_in_words(one, len(problem.y)) for one in ready.candidates}
-    lines = [f"{frame.height} rows, {problem.task} of {target!r}, inputs form a {problem.shape}"]
+    lines = [f"{frame.height} rows, {problem.task} of {target!r}, inputs {of_shape(problem.shape)}"]
     lines += [*_columns_in_words(ready.layout), *_notes_in_words(table.notes), ""]
     for name, text in found.items():
         lines += [name, *(f"  {line}" for line in text.splitlines()), ""]
@@ -420,10 +421,11 @@ def _facts(model: TableModel) -> dict[str, Any]:
 
 def _in_words(model: TableModel) -> str:
     """What is known of a model, for people."""
+    from .model import of_shape
     from .report.sections import score_rows
     from .report.words import alarms, forecast_rows, headline, parts_of
 
-    lines = [f"{model.task} of {model.target!r} from {model.rows} rows, inputs form a {model.shape}"]
+    lines = [f"{model.task} of {model.target!r} from {model.rows} rows, inputs {of_shape(model.shape)}"]
     lines += _columns_in_words(model.layout)
     lines += _notes_in_words(model.notes)
     compared = "forecast" if model.shape == "series" else "held out"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import __version__
-from ..model import TableModel, replacing
+from ..model import TableModel, of_shape, replacing
 from .changes import ChangingSeries, change_figures, change_headline, segment_rows
 from .figures import Figure
 from .sections import about_components, component_figures, confusion_rows, error_figures, fit_figures, score_rows, trial_rows
@@ -53,7 +53,7 @@ def render(model: TableModel) -> str:
     sheet.text("Parameters", parameters_of(model))
     sheet.text("How to predict", how_to_predict(model))
     inputs = "1 input" if len(model.layout.names) == 1 else f"{len(model.layout.names)} inputs"
-    lead = f"{model.task.capitalize()} from {model.rows} rows and {inputs}, which form a {model.shape}."
+    lead = f"{model.task.capitalize()} from {model.rows} rows and {inputs}, which {of_shape(model.shape)}."
     return sheet.page(f"Model of {model.target}", f"{lead} {headline(model)}", alarms(model))
 
 

@@ -16,7 +16,7 @@ from scipy.stats import norm
 from ...models.additive.model import FittedAdditive
 from ...models.pursuit.model import FittedProjectionPursuit
 from ...process.fitted import Fitted
-from ..model import TableModel
+from ..model import TABLES, TableModel
 
 PLACES = 60  # at which an effect is drawn
 LITTLE = 0.02  # an effect that is a smaller part of the largest is none
@@ -43,7 +43,7 @@ class Effect(NamedTuple):
 def effects_of(model: TableModel) -> tuple[Effect, ...]:
     """The effects of the columns of a table, the largest first; none where a model has no function for each."""
     fitted = model.fitted
-    if model.shape != "table" or isinstance(fitted, FittedProjectionPursuit):
+    if model.shape not in TABLES or isinstance(fitted, FittedProjectionPursuit):
         return ()
     found = _functions(model) if isinstance(fitted, FittedAdditive) else _along(model)
     least = norm.ppf(1 - 0.025 / max(len(found), 1))

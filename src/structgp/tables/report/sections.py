@@ -8,13 +8,14 @@ import numpy as np
 
 from ...models.additive.model import FittedAdditive
 from ...models.pursuit.model import FittedProjectionPursuit
-from ..model import LEVELS, TableModel
-from .effects import Effect, effects_of
+from ..model import LEVELS, TABLES, TableModel, on_map
+from .effects import REACH, Effect, effects_of
 from .figures import Figure, Trace
 from .terms import Found, found_terms
 from .words import describe, shown, without_effect
 
 PLACES = 800  # at which a curve is drawn
+MESH = 40  # places along each side of a map
 MOST_COLUMNS = 12  # effects of columns that are drawn, the largest first
 PERIODS = 2  # a season that came again so often is drawn over one period
 LINES = ("series", "curve")  # shapes with one input
@@ -30,12 +31,13 @@ def fit_figures(model: TableModel) -> list[Figure]:
     if model.shape == "grid" and len(model.center) == 2 and len(model.classes) <= 2:
         return _pictures(model)
     seen = model.evaluation
+    maps = _maps(model) if model.shape == "places" else []
     if not seen.sd:
-        return []
+        return maps
     y, mean = np.asarray(seen.y), np.asarray(seen.mean)
     ends = np.array([min(y.min(), mean.min()), max(y.max(), mean.max())])
     traces = (Trace("points", mean, y, "rows held out"), Trace("guide", ends, ends, "equal"))
-    return [Figure("Predicted and observed", f"predicted {model.target}", f"observed {model.target}", traces)]
+    return [*maps, Figure("Predicted and observed", f"predicted {model.target}", f"observed {model.target}", traces)]
 
 
 def _places(model: TableModel, begin: float = 0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -95,12 +97,38 @@ def _pictures(model: TableModel) -> list[Figure]:
     return [Figure(title, across, down, image(values), downwards=is_row) for title, values in panels.items()]
 
 
+def _maps(model: TableModel) -> list[Figure]:
+    """The prediction over the region, the other columns at their mean, and how far it was off at places held out."""
+    columns, seen = on_map(model.layout.names), model.evaluation
+    if columns is None or len(model.classes) > 2:
+        return []
+    ends = [(min(part, default=-REACH), max(part, default=REACH)) for part in (seen.east, seen.north)]
+    east, north = (np.linspace(*pair, MESH) for pair in ends)
+    rows = np.zeros((MESH**2, len(model.center)))
+    rows[:, columns[0]], rows[:, columns[1]] = np.tile(east, MESH), np.repeat(north, MESH)
+    prediction = model.fitted.predict(rows)
+    labels = model.task == "classification"
+    values = prediction.probability if labels else prediction.observed.mean
+    what = f"probability of {model.classes[1]}" if labels else model.target
+    at = lambda values, which: np.asarray(values) * model.scale[columns[which]] + model.center[columns[which]]
+    others = "" if len(model.center) == 2 else ", the other columns at their mean"
+    image = Trace("image", at(east, 0), at(north, 1), values=np.asarray(values).reshape(MESH, MESH))
+    names = [model.layout.names[d] for d in columns]
+    stretch = float(1 / np.cos(np.radians(np.clip(np.mean(at(north, 1)), -80, 80))))  # a degree of longitude is shorter
+    found = [Figure(f"Map of {what}{others}", names[0], names[1], (image,), stretch=stretch)]
+    if not seen.east:
+        return found
+    rest = np.asarray(seen.y) - np.asarray(seen.mean)
+    dots = Trace("places", at(seen.east, 0), at(seen.north, 1), values=rest)
+    return [*found, Figure("Map of residuals at places held out", names[0], names[1], (dots,), stretch=stretch)]
+
+
 def component_figures(model: TableModel) -> list[Figure]:
     """The parts of the model, each by itself, with bands of two standard deviations."""
     fitted = model.fitted
     if isinstance(fitted, FittedProjectionPursuit):
         return _projections(model)
-    if model.shape == "table":
+    if model.shape in TABLES:
         found = [effect for effect in effects_of(model) if effect.firm][:MOST_COLUMNS]
         return [_effect(effect) for effect in found]
     terms = found_terms(model)

@@ -20,7 +20,7 @@ from ...likelihoods.gaussian import Gaussian
 from ...likelihoods.robust import StudentT
 from ...models.one_against_rest import OneAgainstRest
 from ...models.pursuit.model import FittedProjectionPursuit
-from ..model import TableModel
+from ..model import TABLES, TableModel
 from ..reading import SECONDS
 from .effects import Effect, effects_of
 from .terms import Found, found_terms, noise_sd
@@ -232,7 +232,7 @@ def shown(score: float, name: str) -> str:
 def alarms(model: TableModel) -> list[str]:
     """What a reader must know before trusting the intervals: coverage far from what was asked, few rows for many columns."""
     D, per_column = len(model.layout.names), model.rows / max(len(model.layout.names), 1)
-    crowded = model.shape == "table" and per_column < FEW_PER_COLUMN
+    crowded = model.shape in TABLES and per_column < FEW_PER_COLUMN
     few_rows = [f"{model.rows} rows are few for {D} columns: the intervals are probably too narrow"] if crowded else []
     return _coverage_alarm(model) + few_rows
 
