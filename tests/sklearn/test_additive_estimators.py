@@ -116,7 +116,7 @@ def test_one_class_is_refused():
 @pytest.fixture
 def few_rows_are_many(monkeypatch):
     monkeypatch.setattr(choose, "AFFORDABLE", 0.003)  # seconds, for about 40 rows
-    monkeypatch.setattr(choose, "SEARCH", choose.Limits(projections=1))
+    monkeypatch.setattr(choose, "SEARCH", choose.Limits(projections=3))
 
 
 DIRECTIONS = {FittedAdditive: [1.0, 0.0, 0.0], FittedProjectionPursuit: [0.6, 0.8, 0.0]}

@@ -118,6 +118,35 @@ def test_grids_are_shown_as_pictures():
     assert sd[3, 4] > 5 * sd[0, 0]
 
 
+def test_places_are_shown_on_maps():
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    fitted = sg.GP(sg.Matern52([1.0, 1.0, 50.0]), sg.Gaussian(0.01)).condition(X, np.sin(X[:, 1]) + X[:, 0])
+    layout = Layout(tuple(Column(name, "number") for name in ("lat", "lon", "height")))
+    center, scale = np.array([60.0, 10.0, 300.0]), np.array([2.0, 3.0, 100.0])
+    east, north, y = (0.0, 1.0), (-1.0, 1.0), (0.5, 1.0)
+    evaluation = Evaluation("some rows", y, (0.25, 2.0), (1.0, 1.0), east=east, north=north)
+    model = TableModel(fitted, layout, "regression", "rain", center, scale, 40, "places", evaluation=evaluation)
+    mean, residuals, _ = fit_figures(model)
+    assert mean.title == "Map of rain, the other columns at their mean"
+    assert (mean.x_title, mean.y_title) == ("lon", "lat")
+    image = mean.traces[0]
+    assert (image.x[0], image.x[-1], image.y[0], image.y[-1]) == (10.0, 13.0, 58.0, 62.0)
+    corner = fitted.predict([[-1.0, 1.0, 0.0]]).mean[0]
+    assert image.values[0, -1] == pytest.approx(corner)
+    axis = residuals.plotly()["layout"]["yaxis"]
+    assert axis["scaleanchor"] == "x"
+    assert axis["scaleratio"] == pytest.approx(2.0)  # at 60 degrees north
+    (dots,) = residuals.plotly()["data"]
+    assert (dots["x"], dots["y"], dots["marker"]["color"], dots["marker"]["cmid"]) == (
+        [10.0, 13.0],
+        [58.0, 62.0],
+        [0.25, -1.0],
+        0,
+    )
+    assert residuals.svg().count("<circle") == 2
+    assert "which are places on a map." in render(model)
+
+
 @pytest.mark.parametrize("task", ["regression", "counts"])
 def test_calibration_is_drawn_for_numbers_and_counts(series, task):
     pit = tuple(np.linspace(0.05, 0.15, 10))

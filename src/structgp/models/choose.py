@@ -1,9 +1,9 @@
 """What to fit to a table when nothing is said: one rule for the estimators and for the command line.
 
 What there is: one function of all columns, a sum of functions of one column each, a sum of functions of learned projections.
-One function of all columns needs a dense matrix, which is affordable while learning is expected to take less than a few minutes.
-Where it is, an estimator takes it, and the command line, which holds rows out, compares all three. Where it is not, both compare
-the sums.
+One function of all columns needs a dense matrix, which is affordable while learning is expected to take a few minutes at most.
+Where it is, an estimator takes it, and the command line, which holds rows out, compares all three. Where it is not, both
+compare the sums.
 
 How they are compared (`best`): by the log probability of rows held out, where some were, row by row: what is behind by more
 than two standard errors of the mean difference is out. Among what is left the evidence decides, charged for the numbers that
@@ -51,8 +51,13 @@ class Limits(NamedTuple):
 
     seconds: float = 300.0  # for the search of projections
     evaluations: int = 300  # of the evidence in a climb
-    projections: int = 80  # at most
+    projections: int | None = None  # at most; None for what each model takes by itself
     learning_rows: int | None = None  # of labels and counts, from which to learn how smooth the functions are; all for None
+
+    @property
+    def most(self) -> dict[str, int]:
+        """The option of a model of projections."""
+        return {} if self.projections is None else {"most": self.projections}
 
 
 SEARCH = Limits()  # of an estimator, which has no budget
@@ -161,7 +166,7 @@ def _projections(columns: int, seed: int, limits: Limits, least: float) -> Candi
     options: dict[str, Any] = {"seed": seed, "max_evaluations": limits.evaluations}
 
     def fit(X: Any, y: np.ndarray, tell: Tell, left: float | None) -> Any:
-        model = ProjectionPursuitGP(most=limits.projections, seconds=_least(limits.seconds, left))
+        model = ProjectionPursuitGP(seconds=_least(limits.seconds, left), **limits.most)
         return model.fit(X, y, progress=tell, **options)
 
     def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
@@ -199,7 +204,7 @@ def _projected_labels(columns: int, likelihood: Likelihood, seed: int, limits: L
     options: dict[str, Any] = {"seed": seed, "max_evaluations": limits.evaluations}
 
     def fit(X: Any, y: np.ndarray, tell: Tell, left: float | None) -> Any:
-        model = ProjectionPursuitLabels(likelihood, most=limits.projections, seconds=_least(limits.seconds, left))
+        model = ProjectionPursuitLabels(likelihood, seconds=_least(limits.seconds, left), **limits.most)
         return model.fit(X, y, progress=tell, **options)
 
     def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:

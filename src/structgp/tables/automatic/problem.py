@@ -98,8 +98,8 @@ def layout_of(table: Table, target: str, time_column: str | None) -> Layout:
 def shape_of(X: np.ndarray, layout: Layout, timed: bool = False) -> str:
     """Whether rows are a series in time, places along a curve or on a map, cells of a grid, or a table without a layout.
 
-    One column is time when the user says so, when it holds dates, or when the rows stand in its order at even steps. Places on a
-    map have a longitude and a latitude, by their names and by what they hold.
+    One column is time when the user says so, when it holds dates, or when the rows stand in its order at even steps. Places on
+    a map have a longitude and a latitude, by their names and by what they hold.
     """
     if X.shape[1] == 1:
         return "series" if timed or layout.used[0].kind == "date" or _steady(np.diff(X[:, 0])) else "curve"
