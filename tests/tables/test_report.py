@@ -166,6 +166,7 @@ def test_dates_are_written_as_dates(series):
     assert dataclasses.replace(column, unit="hours").written(1.5) == "2023-11-14 01:30:00"
     whole, end = fit_figures(dated)
     assert whole.plotly()["data"][0]["x"][0] == "2023-11-14"
+    assert whole.plotly()["data"][0]["x"][1].startswith("2023-11-14 00:1")  # places between days are not drawn as one
     assert "2023-11-1" in whole.svg()
     assert end.traces[1].x.min() >= 4.0
     assert forecast_rows(dated)[1][0] == "2023-11-19"
@@ -178,7 +179,7 @@ def test_dates_are_written_as_dates(series):
         (sg.Matern52(lengthscale=3.0), "trend", "moves by ±3 a & b over the data; it changes within about 3 days"),
         (sg.Matern52(lengthscale=0.1), "short-lived part", "within about 0.1 days"),
         (sg.Periodic(2.0) * sg.Matern32(50.0), "season of 2 days", "±3 a & b, and keeps its shape for about 50 days"),
-        (sg.DampedOscillator(2.0, 50.0), "wave of 2 days", "swings by ±3 a & b"),
+        (sg.DampedOscillator(2.0, 7e8), "wave of 2 days", "swings by ±3 a & b, and keeps its phase throughout"),
         (sg.Constant(), "level", "is about 7 a & b"),
         (sg.Wiener(variance=2.0), "random walk", "moves by ±3 a & b over the data"),
         (sg.DampedOscillator(0.02, 50.0), "wave of 0.48 hours", "phase for about 50 days"),

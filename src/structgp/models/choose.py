@@ -55,7 +55,7 @@ class Limits(NamedTuple):
     learning_rows: int | None = None  # of labels and counts, from which to learn how smooth the functions are; all for None
 
     @property
-    def most(self) -> dict[str, int]:
+    def most(self) -> dict[str, Any]:
         """The option of a model of projections."""
         return {} if self.projections is None else {"most": self.projections}
 

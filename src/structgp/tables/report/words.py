@@ -26,6 +26,7 @@ from .effects import Effect, effects_of
 from .terms import Found, found_terms, noise_sd
 
 LONG, SHORT = 1 / 5, 1 / 30  # parts of the span beyond which a function is a trend, or short-lived
+LASTING = 10.0  # times the span, beyond which nobody can tell how long a season keeps its shape
 FORECASTS = 6  # rows of the table of forecasts
 FEW_PER_COLUMN = 5  # rows for each column, below which what is learned is surer than it should be
 WEIGHTY = 4  # columns that are named for a projection
@@ -152,7 +153,7 @@ def _(term: Product, model: TableModel, found: Found) -> Part:
     periodic = next((factor for factor in term.factors if isinstance(factor, Periodic)), None)
     lasting = [factor.lengthscale for factor in term.factors if isinstance(factor, Radial)]
     if periodic is not None and len(lasting) == len(term.factors) - 1:
-        keeps = f", and keeps its shape for about {_in_unit(float(lasting[0]), model)}" if lasting else ""
+        keeps = f", and keeps its shape {_for(float(lasting[0]), model)}" if lasting else ""
         swing = _size(found.size, model)
         return Part(f"season of {_in_unit(float(periodic.period), model)}", f"swings by {swing}{keeps}")
     axes: list[Any] = [factor for factor in term.factors if isinstance(factor, On) and isinstance(factor.kernel, Radial)]
@@ -164,7 +165,7 @@ def _(term: Product, model: TableModel, found: Found) -> Part:
 
 @describe.register
 def _(term: DampedOscillator, model: TableModel, found: Found) -> Part:
-    keeps = f"keeps its phase for about {_in_unit(float(term.lifetime), model)}"
+    keeps = f"keeps its phase {_for(float(term.lifetime), model)}"
     return Part(f"wave of {_in_unit(float(term.period), model)}", f"swings by {_size(found.size, model)}, and {keeps}")
 
 
@@ -176,6 +177,11 @@ def _(term: Constant, model: TableModel, found: Found) -> Part:
 @describe.register
 def _(term: Linear, model: TableModel, found: Found) -> Part:
     return Part("straight line", f"{_moves(found, model)}; {term!r}")
+
+
+def _for(length: float, model: TableModel) -> str:
+    """How long something lasts, as far as the data can tell."""
+    return "throughout" if length > LASTING * _span(model) else f"for about {_in_unit(length, model)}"
 
 
 def _moves(found: Found, model: TableModel) -> str:
