@@ -23,7 +23,7 @@ from structgp import (
     ProjectionPursuitGPClassifier,
     ProjectionPursuitGPRegressor,
 )
-from structgp.models import many_rows
+from structgp.models import choose
 from structgp.models.additive.model import FittedAdditive
 from structgp.models.pursuit.model import FittedProjectionPursuit
 
@@ -115,9 +115,8 @@ def test_one_class_is_refused():
 
 @pytest.fixture
 def few_rows_are_many(monkeypatch):
-    for name in ("DENSE_ROWS", "LABEL_ROWS"):
-        monkeypatch.setattr(f"structgp.sklearn.estimators.{name}", 50)
-    monkeypatch.setattr(many_rows, "SECONDS", 0.0)  # one number of projections alone
+    monkeypatch.setattr(choose, "AFFORDABLE", 0.003)  # seconds, for about 40 rows
+    monkeypatch.setattr(choose, "SEARCH", choose.Limits(projections=3))
 
 
 DIRECTIONS = {FittedAdditive: [1.0, 0.0, 0.0], FittedProjectionPursuit: [0.6, 0.8, 0.0]}

@@ -5,13 +5,16 @@ from scipy.stats import norm, poisson
 
 import structgp as sg
 import zoo
+from structgp.engines.cholesky import cost_of_matrix
 from structgp.learn.clock import NEVER, Deadline
+from structgp.models import choose
+from structgp.models.choose import Candidate, Tried, affordable_rows, best, sweeps_of
 from structgp.posterior import Prediction
 from structgp.tables.automatic import fit_table, prepare
-from structgp.tables.automatic.candidates import Candidate, candidates_for
+from structgp.tables.automatic.candidates import candidates_for
 from structgp.tables.automatic.compare import Attempt, _best, compare, hold_out
 from structgp.tables.automatic.problem import Problem, naive_forecast, seasons_of, task_of
-from structgp.tables.automatic.scores import evaluate, pit_histogram
+from structgp.tables.automatic.scores import evaluate, log_prob, pit_histogram
 from structgp.tables.model import Trial
 
 DAYS = 40
@@ -252,11 +255,100 @@ def test_shapes_lead_to_candidates():
 def test_long_tables_of_labels_and_counts_have_sums_to_try():
     rng = np.random.default_rng(0)
     columns = {f"x{d}": rng.uniform(size=1000) for d in range(4)}
-    for target, rows in ((rng.integers(0, 3, 1000), 800), (np.array(["a", "b", "c"])[rng.integers(0, 3, 1000)], 800)):
+    codes = rng.integers(0, 3, 1000)
+    for target, classes in ((codes, 0), (np.array(["a", "b", "c"])[codes], 3)):
         ready = prepare(pl.DataFrame({**columns, "v": target}), "v")
+        rows = affordable_rows(4, sweeps_of("counts", classes), 0.6 * 120.0)
+        assert rows < 1000
         assert next(one.rows for one in ready.candidates if one.plan is not None) == rows
         assert ready.candidates[0].name == "a sum of functions of one column each"
         assert ready.candidates[1].name == "a sum of functions of learned projections"
+
+
+def tried(evidence, scores=None, whole=True):
+    return Tried(evidence, None if scores is None else np.asarray(scores), whole)
+
+
+def test_a_model_is_better_only_where_it_clearly_is():
+    rng = np.random.default_rng(0)
+    one = rng.standard_normal(60)
+    noise = rng.standard_normal(60)
+    close, far = one + 0.004 + 0.1 * (noise - noise.mean()), one + 0.1 + 0.1 * (noise - noise.mean())
+    assert best([tried(-100.0, one), tried(-360.0, close)]) == 0  # inside the noise: more evidence
+    assert best([tried(-360.0, one), tried(-100.0, close)]) == 1
+    assert best([tried(-100.0, one), tried(-99.0, close)]) == 0  # neither speaks: the simpler
+    assert best([tried(-100.0, one), tried(-360.0, far)]) == 1  # clearly, row by row
+    assert best([tried(-100.0, one), tried(-10.0, close, whole=False)]) == 0  # an evidence of fewer rows compares nothing
+    assert best([tried(-100.0, one), tried(-10.0, close)], by_evidence=False) == 0
+    assert best([tried(-100.0), tried(-90.0)]) == 1
+    assert best([tried(-100.0), tried(-98.0)]) == 0
+    assert best([tried(np.nan), tried(-100.0)]) == 1
+    assert best([tried(-1.0, np.full(60, -np.inf)), tried(-9.0, one)]) == 1
+
+
+def test_what_is_affordable_is_one_limit():
+    assert affordable_rows(8, sweeps_of("regression")) == pytest.approx(3000, abs=100)
+    assert affordable_rows(8, sweeps_of("classification")) == pytest.approx(1700, abs=100)
+    assert affordable_rows(8, sweeps_of("classification", 5)) == pytest.approx(1700 / 5 ** (1 / 3), rel=0.05)
+    assert affordable_rows(8, 1, 1e9) == affordable_rows(8, 1)  # however long a budget is
+    rows = affordable_rows(8, 1, 72.0)
+    assert choose.learning_seconds(cost_of_matrix(rows, 8), 1) == pytest.approx(72.0 + choose.COMPILING, rel=0.01)
+
+
+@pytest.mark.parametrize("kind", zoo.mostly_full(["additive", "projections"], "projections"))
+def test_estimators_and_tables_decide_alike(monkeypatch, kind):
+    """Where a dense matrix is too large, both compare the same candidates by one rule."""
+    monkeypatch.setattr(choose, "AFFORDABLE", 0.003)  # seconds, for about 40 rows
+    monkeypatch.setattr(choose, "SEARCH", choose.Limits(projections=2))
+    monkeypatch.setattr("structgp.tables.automatic.candidates.Limits", lambda *_, **__: choose.SEARCH)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 3))
+    f = 2 * np.sin(2 * X[:, 0]) + 2 * np.cos(2 * X[:, 2]) if kind == "additive" else 3 * np.sin(2 * X @ [0.6, 0.8, 0.0])
+    y = f + 0.3 * rng.standard_normal(100)
+    problem = Problem(X, y, "regression", "table", (), 0)
+    choices = [one for one in candidates_for(problem, None, "auto", 60.0) if one.rows is None]
+    assert len(choices) == 2
+    found = compare(problem, choices, NEVER)
+    assert type(found.fitted) is type(sg.GPRegressor(random_state=0).fit(X, y).fitted_)
+    named = next(trial.name for trial in found.trials if trial.chosen)
+    assert named == choose.SUMS["additive" if kind == "additive" else "projection-pursuit"]
+
+
+@pytest.mark.parametrize(
+    ("names", "scale", "shape"),
+    [
+        (("lon", "lat"), 1.0, "places"),
+        (("Latitude", "Longitude"), 1.0, "places"),
+        (("station_lon", "lat (deg)"), 1.0, "places"),
+        (("lon", "lat"), 1000.0, "table"),  # metres
+        (("long_term_debt", "assets"), 1.0, "table"),
+        (("lon", "height"), 1.0, "table"),
+    ],
+)
+def test_places_are_seen_by_names_and_ranges(names, scale, shape):
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame({name: scale * rng.uniform(5, 15, 60) for name in names} | {"v": rng.standard_normal(60)})
+    ready = prepare(frame, "v")
+    assert ready.problem.shape == shape
+    first = ready.candidates[0].name
+    assert first == ("all columns together (ARD)" if shape == "places" else choose.SUMS["additive"])
+    assert np.std(ready.problem.X, axis=0) == pytest.approx(1.0)
+
+
+def test_of_places_one_function_is_taken_unless_another_is_clearly_better():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 2))
+    problem = Problem(X, np.sin(X[:, 0] * X[:, 1]), "regression", "places", (), 0, {}, (0, 1))
+    held = np.arange(120) >= 90
+    fitted = sg.GP(sg.Matern52(), sg.Gaussian(0.01)).condition(X[~held], problem.y[~held])
+    one = candidate("one function", 0.01)
+    scores = log_prob(fitted, "regression", X[held], problem.y[held])
+    better = Attempt(Trial("sum", 500.0, float(scores.mean())), fitted, one, scores + 0.01 * rng.standard_normal(30))
+    first = Attempt(Trial("one function", 1.0, float(scores.mean())), fitted, one, scores)
+    assert _best([first, better], problem) is first
+    assert _best([first, better._replace(scores=scores + 0.5)], problem).trial.name == "sum"
+    seen = evaluate(problem, fitted, held, "some places")
+    np.testing.assert_array_equal(np.stack([seen.east, seen.north], axis=1), X[held])
 
 
 def test_scores_have_intervals_and_baselines():

@@ -152,8 +152,10 @@ def test_predict_reads_new_rows(folder, fitted):
 def test_info_and_report_need_the_model_alone(folder, fitted):
     assert as_json("info", folder / "out" / "model.structgp")["scores"] == fitted["scores"]
     words = run("info", folder / "out" / "model.structgp").stdout
-    for part in ("regression of 'value'", "date, in days", "log evidence", "Kalman", "kernel.lengthscale", "linear"):
+    for part in ("regression of 'value'", "date, in days", "log evidence", "Kalman", "linear"):
         assert part in words
+    assert "kernel." not in words
+    assert words.splitlines()[-1].startswith("The model is: ")
     assert "noise: single observations scatter by ±" in words
     assert " days\n" in words.split("learned\n")[1]
     assert "2024-02-15" in words.split("forecast\n")[1]

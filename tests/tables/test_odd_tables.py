@@ -141,7 +141,8 @@ def test_old_layouts_are_read():
     }
     (column,) = Layout.from_json([old]).columns
     assert column.written(1.5) == "1970-01-03"
-    assert column.drawn(1.5) == "1970-01-03"
+    assert column.drawn(1.0) == "1970-01-03"
+    assert column.drawn(1.5) == "1970-01-03 12:00:00"
 
 
 @pytest.mark.parametrize(

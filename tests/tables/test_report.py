@@ -3,6 +3,7 @@ import json
 import re
 import xml.etree.ElementTree as ElementTree
 
+import equinox as eqx
 import numpy as np
 import pytest
 
@@ -11,9 +12,11 @@ from structgp.models.one_against_rest import OneAgainstRest
 from structgp.tables.model import LEVELS, Evaluation, TableModel, Trial
 from structgp.tables.reading import Column, Layout
 from structgp.tables.report import render, write_report
+from structgp.tables.report.effects import effects_of
 from structgp.tables.report.figures import Figure, Trace, round_places
-from structgp.tables.report.sections import component_figures, confusion_rows, error_figures, fit_figures
-from structgp.tables.report.words import describe, forecast_rows, headline, parts_of
+from structgp.tables.report.sections import about_components, component_figures, confusion_rows, error_figures, fit_figures
+from structgp.tables.report.terms import Found, found_terms
+from structgp.tables.report.words import alarms, describe, forecast_rows, headline, parameters_of, parts_of
 
 N = 20
 RNG = np.random.default_rng(0)
@@ -73,7 +76,7 @@ def test_all_parts_are_told_and_escaped(page):
         "0.1 (0.05\N{NO-BREAK SPACE}…\N{NO-BREAK SPACE}0.2)",
         "On the last rows its RMSE is 0.1, against 1 for mean.",
         "single observations scatter by ±0.1 a &amp; b",
-        "moves by ±1 a &amp; b, over about 1 days",
+        "over the data; it changes within about 1 days",
     ):
         assert part in own
     for title in (
@@ -115,6 +118,35 @@ def test_grids_are_shown_as_pictures():
     assert sd[3, 4] > 5 * sd[0, 0]
 
 
+def test_places_are_shown_on_maps():
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    fitted = sg.GP(sg.Matern52([1.0, 1.0, 50.0]), sg.Gaussian(0.01)).condition(X, np.sin(X[:, 1]) + X[:, 0])
+    layout = Layout(tuple(Column(name, "number") for name in ("lat", "lon", "height")))
+    center, scale = np.array([60.0, 10.0, 300.0]), np.array([2.0, 3.0, 100.0])
+    east, north, y = (0.0, 1.0), (-1.0, 1.0), (0.5, 1.0)
+    evaluation = Evaluation("some rows", y, (0.25, 2.0), (1.0, 1.0), east=east, north=north)
+    model = TableModel(fitted, layout, "regression", "rain", center, scale, 40, "places", evaluation=evaluation)
+    mean, residuals, _ = fit_figures(model)
+    assert mean.title == "Map of rain, the other columns at their mean"
+    assert (mean.x_title, mean.y_title) == ("lon", "lat")
+    image = mean.traces[0]
+    assert (image.x[0], image.x[-1], image.y[0], image.y[-1]) == (10.0, 13.0, 58.0, 62.0)
+    corner = fitted.predict([[-1.0, 1.0, 0.0]]).mean[0]
+    assert image.values[0, -1] == pytest.approx(corner)
+    axis = residuals.plotly()["layout"]["yaxis"]
+    assert axis["scaleanchor"] == "x"
+    assert axis["scaleratio"] == pytest.approx(2.0)  # at 60 degrees north
+    (dots,) = residuals.plotly()["data"]
+    assert (dots["x"], dots["y"], dots["marker"]["color"], dots["marker"]["cmid"]) == (
+        [10.0, 13.0],
+        [58.0, 62.0],
+        [0.25, -1.0],
+        0,
+    )
+    assert residuals.svg().count("<circle") == 2
+    assert "which are places on a map." in render(model)
+
+
 @pytest.mark.parametrize("task", ["regression", "counts"])
 def test_calibration_is_drawn_for_numbers_and_counts(series, task):
     pit = tuple(np.linspace(0.05, 0.15, 10))
@@ -134,6 +166,7 @@ def test_dates_are_written_as_dates(series):
     assert dataclasses.replace(column, unit="hours").written(1.5) == "2023-11-14 01:30:00"
     whole, end = fit_figures(dated)
     assert whole.plotly()["data"][0]["x"][0] == "2023-11-14"
+    assert whole.plotly()["data"][0]["x"][1].startswith("2023-11-14 00:1")  # places between days are not drawn as one
     assert "2023-11-1" in whole.svg()
     assert end.traces[1].x.min() >= 4.0
     assert forecast_rows(dated)[1][0] == "2023-11-19"
@@ -142,25 +175,131 @@ def test_dates_are_written_as_dates(series):
 @pytest.mark.parametrize(
     ("kernel", "name", "learned"),
     [
-        (sg.Spline(variance=4.0), "trend that bends", "±1.41 a & b per day within 0.5 days"),
-        (sg.Matern52(lengthscale=3.0, variance=4.0), "trend", "moves by ±2 a & b, over about 3 days"),
-        (sg.Matern52(lengthscale=0.1), "short-lived part", "over about 0.1 days"),
-        (
-            sg.Periodic(2.0, variance=9.0) * sg.Matern32(50.0),
-            "season of 2 days",
-            "±3 a & b, and keeps its shape for about 50 days",
-        ),
-        (sg.DampedOscillator(2.0, 50.0, 9.0), "wave of 2 days", "swings by ±3 a & b"),
-        (sg.Constant(), "level", "±1 a & b before"),
-        (sg.Wiener(variance=2.0), "random walk", "±1 a & b within 0.5 days"),
-        (sg.DampedOscillator(0.02, 50.0, 9.0), "wave of 0.48 hours", "phase for about 50 days"),
+        (sg.Spline(variance=4.0), "trend that bends", "moves by ±3 a & b over the data"),
+        (sg.Matern52(lengthscale=3.0), "trend", "moves by ±3 a & b over the data; it changes within about 3 days"),
+        (sg.Matern52(lengthscale=0.1), "short-lived part", "within about 0.1 days"),
+        (sg.Periodic(2.0) * sg.Matern32(50.0), "season of 2 days", "±3 a & b, and keeps its shape for about 50 days"),
+        (sg.DampedOscillator(2.0, 7e8), "wave of 2 days", "swings by ±3 a & b, and keeps its phase throughout"),
+        (sg.Constant(), "level", "is about 7 a & b"),
+        (sg.Wiener(variance=2.0), "random walk", "moves by ±3 a & b over the data"),
+        (sg.DampedOscillator(0.02, 50.0), "wave of 0.48 hours", "phase for about 50 days"),
         (sg.Cosine(), "Cosine", "Cosine("),
     ],
 )
 def test_kernels_are_told_in_words(series, kernel, name, learned):
-    part = describe(kernel, series)
+    part = describe(kernel, series, Found(0, kernel, 3.0, 7.0))
     assert part.name == name
     assert learned in part.learned
+
+
+@pytest.fixture(scope="module")
+def seasonal(series):
+    """A trend and a season whose prior is far wider than what was found, and a part that does next to nothing."""
+    t = np.linspace(0.0, 5.0, N)
+    season = sg.Periodic(1.3, variance=49.0) * sg.Matern52(lengthscale=50.0)
+    kernel = sg.Matern52(lengthscale=5.0, variance=900.0) + season + sg.Matern12(lengthscale=0.1, variance=1e-6)
+    fitted = sg.GP(kernel, sg.Gaussian(0.01)).condition(t, 20 * np.sin(t / 2) + 1.9 * np.sin(2 * np.pi * t / 1.3))
+    return dataclasses.replace(series, fitted=fitted)
+
+
+def test_sizes_are_those_of_the_posterior(seasonal):
+    trend, season, left_out, noise = parts_of(seasonal)
+    mean = seasonal.fitted.predict(seasonal.fitted.inputs.points, part=1).mean
+    size = np.ptp(mean) / 2
+    assert size == pytest.approx(1.9, abs=0.15)
+    assert season == ("season of 1.3 days", f"swings by ±{size:.3g} a & b, and keeps its shape for about 50 days")
+    assert trend.name == "trend"
+    assert left_out == ("left out", "short-lived part: less than 2 % of the largest part, and less than the noise")
+    assert noise.name == "noise"
+
+
+def test_a_small_part_beyond_the_noise_is_told(seasonal):
+    sizes = [term.size for term in found_terms(seasonal)]
+    assert sizes[2] < 0.02 * sizes[0]
+    quiet = eqx.tree_at(lambda gp: gp.likelihood.noise, seasonal.fitted.gp, np.asarray(1e-14))
+    told = found_terms(dataclasses.replace(seasonal, fitted=dataclasses.replace(seasonal.fitted, gp=quiet)))
+    assert [term.negligible for term in told] == [False] * 3
+
+
+def test_a_season_is_drawn_over_one_period(seasonal):
+    trend, season = component_figures(seasonal)
+    assert season.title == "Season of 1.3 days: its last period"
+    line = season.traces[1]
+    assert (line.x[0], line.x[-1]) == pytest.approx((5.0 - 1.3, 5.0))
+    np.testing.assert_allclose(line.y, seasonal.fitted.predict(line.x, part=1).mean)
+    assert trend.traces[1].x[0] == 0.0
+
+
+def covering(model, inside, rows, **changes):
+    scores = {"this model": {"RMSE": 0.1, "in 95 % interval": inside}}
+    scores["mean"] = {"RMSE": 1.0, "in 95 % interval": 0.95}
+    evaluation = Evaluation("a random fifth of the rows", (0.0,) * rows, (0.0,) * rows, scores=scores)
+    return dataclasses.replace(model, evaluation=evaluation, **changes)
+
+
+def test_coverage_far_from_what_was_asked_is_said_first(series):
+    table = dataclasses.replace(series, shape="table")
+    (alarm,) = alarms(covering(table, 0.6, 10))
+    assert (
+        alarm
+        == "only 60 % of the values on a random fifth of the rows lie in their 95 % intervals: the intervals are too narrow"
+    )
+    assert "in their 95 % intervals" not in headline(covering(table, 0.6, 10))
+    assert alarms(covering(table, 0.8, 10)) == []  # 8 of 10 are not rare
+    assert "and 80 % of the values lie in their 95 % intervals" in headline(covering(table, 0.8, 10))
+    assert alarms(covering(table, 0.9, 1000))[0].startswith("only 90 %")
+    assert alarms(covering(table, 1.0, 1000))[0].endswith("wider than need be")
+    assert alarms(covering(table, 1.0, 1000, task="counts")) == []
+    assert alarms(covering(series, 0.8, 100)) == []  # neighbours in time err together
+    assert alarms(covering(series, 0.5, 100))[0].startswith("only 50 %")
+    page = render(covering(series, 0.5, 100))
+    assert page.index('<p class="alarm">Attention: only 50 %') < page.index('<p class="lead">')
+
+
+def test_noise_is_not_shown_as_effects_where_rows_are_few():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 30))
+    y = 2 * X[:, 0] + 0.5 * rng.standard_normal(50)
+    layout = Layout(tuple(Column(f"x{d}", "number") for d in range(30)))
+    gp = sg.GP(sg.Matern52(np.full(30, 8.0), 9.0), sg.Gaussian(0.05))
+    model = TableModel(gp.condition(X, y), layout, "regression", "y", np.zeros(30), np.ones(30), 50)
+    assert alarms(model) == ["50 rows are few for 30 columns: the intervals are probably too narrow"]
+    assert alarms(dataclasses.replace(model, rows=150)) == []
+    effects = effects_of(model)
+    assert effects[0].name == "x0"
+    assert [effect.name for effect in effects if effect.firm] == ["x0"]
+    assert [figure.title for figure in component_figures(model)] == ["x0"]
+    _, others, _ = parts_of(model)
+    assert others.name == "other columns"
+    assert "not told apart from nothing: " in others.learned
+    assert "ot told apart from nothing: " in about_components(model)
+
+
+def test_an_effect_is_sure_where_the_level_is_not():
+    X = np.random.default_rng(0).standard_normal((40, 2))
+    gp = sg.GP(sg.Matern52([1.0, 1e3]) + sg.Constant(1e6), sg.Gaussian(1.0))
+    fitted = gp.condition(X, 3 * np.sin(X[:, 0]))
+    layout = Layout((Column("a", "number"), Column("b", "number")))
+    model = TableModel(fitted, layout, "regression", "y", np.zeros(2), np.ones(2), 40)
+    first = effects_of(model)[0]
+    places = np.stack([first.x, 0 * first.x], axis=1)
+    weight = np.exp(-0.5 * first.x**2)
+    weight /= weight.sum()
+    draws = fitted.sample(places, n=2000, seed=0)
+    centred = draws - (draws @ weight)[:, None]
+    np.testing.assert_allclose(first.sd, centred.std(axis=0), rtol=0.1)
+    np.testing.assert_allclose(first.mean, fitted.predict(places).mean - weight @ fitted.predict(places).mean, atol=1e-9)
+
+
+def test_the_toolbar_has_a_place_of_its_own(series, page):
+    """Plotly's buttons end 24 pixels below the top; a row of the legend stands below them, on the upper edge of the plot."""
+    whole, *_ = fit_figures(series)
+    layout = whole.plotly()["layout"]
+    assert layout["legend"] == {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"}
+    assert layout["margin"]["t"] - 36 >= 24
+    without = Figure("t", "x", "y", (Trace("line", np.arange(2.0), np.arange(2.0)),)).plotly()
+    assert without["layout"]["margin"]["t"] >= 24
+    assert "legend:" not in page[page.rindex("<script>") :]
 
 
 def test_labels_are_told_by_class():
@@ -207,6 +346,10 @@ def test_columns_that_move_several_classes_are_told():
     places = np.stack([figure.traces[0].x, 0 * figure.traces[0].x], axis=1)
     np.testing.assert_allclose(figure.traces[0].y, fitted.predict(places).probability[:, 0])
     assert figure.y_title == "probability of low"
+    said = parameters_of(model)
+    assert said.startswith("low against the rest\n")
+    assert "\n\nhigh against the rest\n" in said
+    assert "class 0" not in said
 
 
 def test_noise_with_outliers_is_told(series):

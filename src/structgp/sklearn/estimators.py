@@ -23,7 +23,7 @@ from ..likelihoods.gaussian import Gaussian
 from ..likelihoods.labels import Bernoulli
 from ..likelihoods.robust import LaplaceNoise, MixtureNoise, StudentT
 from ..means import ConstantMean, LinearMean, ZeroMean
-from ..models.many_rows import DENSE_ROWS, LABEL_ROWS, STRUCTURES, labels, regression
+from ..models.choose import SUMS, affordable_rows, sum_of_functions, sweeps_of
 from ..models.one_against_rest import OneAgainstRest
 from ..parameters.priors import Alike
 from ..parameters.tree import Annotated, fixed, learned
@@ -65,14 +65,15 @@ class _GPEstimator(RowReader):
         self.kernel_, self.likelihood_ = getattr(fitted, "kernel", None), fitted.likelihood
         self.log_evidence_ = fitted.log_evidence
 
-    def _terms_alone(self, rows: int, most: int, plain: bool) -> bool:
+    def _terms_alone(self, X: np.ndarray, plain: bool, sweeps: int) -> bool:
         """Whether functions of one column or projection take the place of one function of all columns."""
-        if self.structure in STRUCTURES and not plain:
+        if self.structure in SUMS and not plain:
             raise ValueError(
                 f"structure={self.structure!r} learns its own kernel from two columns or more: leave kernel, noise, mean, "
                 "inference and learn to their defaults, or see AdditiveGP and ProjectionPursuitGP"
             )
-        return plain and (self.structure in STRUCTURES or (self.structure == "auto" and rows > most))
+        many = self.structure == "auto" and plain and len(X) > affordable_rows(X.shape[1], sweeps)
+        return plain and (self.structure in SUMS or many)
 
 
 class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
@@ -90,9 +91,9 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         What the function is expected to be before it is seen; the numbers in it are learned.
     structure : str, default "auto"
         The algorithm, as in `GP.fit`; "auto" takes the fastest that is exact. `plan_` tells which one, and why. With more than
-        3000 rows of two columns or more, and all else left to its defaults, "auto" fits functions of one column each
+        about 3000 rows of two columns or more, and all else left to its defaults, "auto" fits functions of one column each
         ("additive") and functions of learned projections ("projection-pursuit", which takes about five minutes at most) in
-        place of one function of all columns ("dense"), and takes those with the larger evidence.
+        place of one function of all columns ("dense"), and takes the first unless the others have clearly more evidence.
     learn : bool, default True
         Whether `fit` learns the parameters or leaves them as they are (scikit-learn's ``optimizer=None``).
     normalize_y : bool or "auto", default "auto"
@@ -164,8 +165,9 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         self._center, self._scale = self._units(y, noise)
         scaled, noise = (y - self._center) / self._scale, self._scaled_noise(noise)
         ours = self.kernel is None and self.noise is None and isinstance(self.mean, str) and self.mean == "constant"
-        if self._terms_alone(len(X), DENSE_ROWS, ours and self.learn and noise is None and y.ndim == 1 and X.shape[1] > 1):
-            self._keep(*regression(X, scaled, self.structure, self._seed()))
+        plain = ours and self.learn and noise is None and y.ndim == 1 and X.shape[1] > 1
+        if self._terms_alone(X, plain, sweeps_of("regression")):
+            self._keep(*sum_of_functions(X, scaled, self.structure, self._seed()))
         else:
             self._fit(gp, X, scaled, noise=noise)
         self.noise_ = float(np.asarray(self.likelihood_.moments(0.0)[1]))
@@ -296,8 +298,9 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
     inference : {"ep", "laplace", "variational", "power-ep"} or None, default None
         How the posterior is approximated; None takes EP, and Laplace for a softmax.
     structure : str, default "auto"
-        The algorithm, as in `GP.fit`. With more than 1500 rows of two columns or more, and all else left to its defaults,
-        "auto" chooses between "additive" and "projection-pursuit", as for `GPRegressor`, by Laplace's evidence.
+        The algorithm, as in `GP.fit`. With more than about 1700 rows of two columns or more (fewer for several classes), and
+        all else left to its defaults, "auto" chooses between "additive" and "projection-pursuit", as for `GPRegressor`, by
+        Laplace's evidence.
     learn : bool, default True
         Whether `fit` learns the parameters or leaves them as they are.
     restarts : int or None, default None
@@ -358,9 +361,9 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         self.classes_ = classes
         self._units = _units_of_columns(X) if self.kernel is None else (np.zeros(1), np.ones(1))
         plain = self.kernel is None and self.inference in (None, "laplace") and self.learn and X.shape[1] > 1
-        if self._terms_alone(len(X), LABEL_ROWS, plain):
-            found = labels(self._standardised(X), codes, len(self.classes_), self.link, self.structure, self._seed())
-            self._keep(*found)
+        if self._terms_alone(X, plain, sweeps_of("classification", len(classes))):
+            rows, link = self._standardised(X), self.link
+            self._keep(*sum_of_functions(rows, codes, self.structure, self._seed(), len(classes), link))
             return self
         several = len(self.classes_) > 2
         if several and self.multi_class == "one-against-rest":

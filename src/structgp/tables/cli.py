@@ -173,11 +173,12 @@ def plan(
     frame = table.frame
     target = _target(frame, target, time)
     from .automatic import prepare  # takes seconds, which a wrong name need not wait for
+    from .model import of_shape
 
     ready = prepare(table, target, **_options(task, time, kernel, structure, 120.0, 0))
     problem = ready.problem
     found = {one.name: _plan_in_words(one, len(problem.y)) for one in ready.candidates}
-    lines = [f"{frame.height} rows, {problem.task} of {target!r}, inputs form a {problem.shape}"]
+    lines = [f"{frame.height} rows, {problem.task} of {target!r}, inputs {of_shape(problem.shape)}"]
     lines += [*_columns_in_words(ready.layout), *_notes_in_words(table.notes), ""]
     for name, text in found.items():
         lines += [name, *(f"  {line}" for line in text.splitlines()), ""]
@@ -397,6 +398,8 @@ def _write_csv(table: pl.DataFrame, path: Path) -> None:
 
 def _facts(model: TableModel) -> dict[str, Any]:
     """What is known of a model, for scripts."""
+    from .report.words import alarms
+
     parameters: dict[str, Any] = model.fitted.gp.parameters() if hasattr(model.fitted, "gp") else {}
     return {
         "task": model.task,
@@ -411,16 +414,18 @@ def _facts(model: TableModel) -> dict[str, Any]:
         "held_out": model.evaluation.kind,
         "scores": model.evaluation.scores,
         "score_intervals": model.evaluation.intervals,
+        "attention": alarms(model),
         "notes": list(model.notes),
     }
 
 
 def _in_words(model: TableModel) -> str:
     """What is known of a model, for people."""
+    from .model import of_shape
     from .report.sections import score_rows
-    from .report.words import forecast_rows, headline, parts_of
+    from .report.words import alarms, forecast_rows, headline, parts_of
 
-    lines = [f"{model.task} of {model.target!r} from {model.rows} rows, inputs form a {model.shape}"]
+    lines = [f"{model.task} of {model.target!r} from {model.rows} rows, inputs {of_shape(model.shape)}"]
     lines += _columns_in_words(model.layout)
     lines += _notes_in_words(model.notes)
     compared = "forecast" if model.shape == "series" else "held out"
@@ -434,7 +439,7 @@ def _in_words(model: TableModel) -> str:
     lines += ["", "learned", *learned] if learned else []
     lines += _aligned(f"scores on {model.evaluation.kind} (with 90 % intervals)", score_rows(model))
     lines += _aligned("forecast", forecast_rows(model))
-    return "\n".join([*lines, "", headline(model), "", model.fitted.summary()])
+    return "\n".join([*lines, "", *(f"attention: {alarm}" for alarm in alarms(model)), headline(model).strip()])
 
 
 def _aligned(title: str, rows: list[list[str]]) -> list[str]:

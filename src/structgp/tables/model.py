@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,24 @@ if TYPE_CHECKING:
 
 KEY = "table"  # under which the description of the table stands in a model file
 TASKS = ("regression", "classification", "counts")
+TABLES = ("table", "places")  # shapes without a layout: any columns, or some of which two are longitude and latitude
 SHORTEST = 6  # steps of a forecast, where nothing is said of its length
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # at which intervals are checked
+
+
+LONGITUDE, LATITUDE = {"longitude", "lon", "lng", "long"}, {"latitude", "lat"}  # words in the names of columns
+
+
+def on_map(names: Sequence[str]) -> tuple[int, int] | None:
+    """Which inputs are longitude and latitude, by their names; None unless there is one of each."""
+    words = [set(re.split("[^a-z]+", name.lower())) for name in names]
+    east, north = ([d for d, found in enumerate(words) if found & known] for known in (LONGITUDE, LATITUDE))
+    return (east[0], north[0]) if len(east) == len(north) == 1 and east != north else None
+
+
+def of_shape(shape: str) -> str:
+    """What inputs of this shape do, after "inputs" or "which"."""
+    return "are places on a map" if shape == "places" else f"form a {shape}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +70,8 @@ class Evaluation:
     covered: tuple[float, ...] = ()  # part of the rows inside intervals of each of LEVELS
     pit: tuple[float, ...] = ()  # part of the rows in each tenth of the probability integral transform
     label: tuple[int, ...] = ()  # the class that was said, where there are classes
+    east: tuple[float, ...] = ()  # longitude and latitude, where rows are places, as the model sees them
+    north: tuple[float, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -66,7 +85,7 @@ class TableModel:
     center: np.ndarray
     scale: np.ndarray
     rows: int
-    shape: str = "table"  # "series", "grid" or "table"
+    shape: str = "table"  # or "series", "curve", "grid", "places"
     classes: tuple[str, ...] = ()
     trials: tuple[Trial, ...] = ()
     evaluation: Evaluation = dataclasses.field(default_factory=lambda: Evaluation(""))

@@ -9,9 +9,10 @@ import numpy as np
 
 from ...kernels.algebra import Kernel
 from ...learn.clock import Deadline
-from ..model import TableModel, usual_horizon
+from ...models.choose import Candidate
+from ..model import TABLES, TableModel, of_shape, on_map, usual_horizon
 from ..reading import Layout, Table, as_table
-from .candidates import Candidate, candidates_for
+from .candidates import COMPARING, candidates_for
 from .compare import Say, compare, quiet
 from .problem import Problem, calendar_of, layout_of, shape_of, targets, task_of
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 ENDING = 400  # places of a series that are kept, to see how it goes on
-COMPARING = 0.6  # part of the budget, for learning and comparing; the rest is for scores, predictions and the report
 
 
 class Prepared(NamedTuple):
@@ -55,10 +55,11 @@ def prepare(
     if used.sum() < 3:
         raise ValueError(f"only {int(used.sum())} rows have a target and all inputs: at least 3 are needed")
     shape = shape_of(X[used], layout, time_column is not None)
-    plain = kernel is not None or shape != "table"
+    plain = kernel is not None or shape not in TABLES
     center, scale = (np.zeros(X.shape[1]), np.ones(X.shape[1])) if plain else _units(X[used])
     calendar = calendar_of(layout) if shape == "series" else {}
-    problem = Problem((X[used] - center) / scale, y[used], task, shape, classes, seed, calendar)
+    places = on_map(layout.names) if shape == "places" else None
+    problem = Problem((X[used] - center) / scale, y[used], task, shape, classes, seed, calendar, places)
     candidates = candidates_for(problem, None if kernel is None else kernel(layout.names), structure, budget)
     return Prepared(layout, problem, center, scale, candidates, np.flatnonzero(used), int(len(used) - used.sum()))
 
@@ -81,7 +82,7 @@ def fit_table(
     problem = ready.problem
     if horizon is not None and problem.shape != "series":
         raise ValueError(
-            f"a horizon needs a series, but the inputs form a {problem.shape}: name the column of the time by --time"
+            f"a horizon needs a series, but the inputs {of_shape(problem.shape)}: name the column of the time by --time"
         )
     fitted, trials, evaluation, notes, rows = compare(problem, ready.candidates, deadline, say)
     places = np.unique(problem.X[rows, 0]) if problem.shape == "series" else np.zeros(0)

@@ -2,81 +2,62 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.stats import norm
 
-from ...engines.plan import Plan
 from ...inputs.layouts import Grid, Inputs, as_inputs
 from ...kernels.algebra import Kernel, Product
 from ...kernels.nonstationary import Constant, Spline, Wiener
 from ...kernels.oscillating import DampedOscillator, Periodic
 from ...kernels.stationary import Matern32, Matern52, SquaredExponential
-from ...learn.clock import Deadline
 from ...likelihoods.base import Likelihood
 from ...likelihoods.counts import NegativeBinomial, Poisson
 from ...likelihoods.gaussian import Gaussian
 from ...likelihoods.labels import Bernoulli
 from ...likelihoods.robust import StudentT
 from ...means import ConstantMean, ZeroMean
-from ...models.additive.model import AdditiveGP
-from ...models.labels import AdditiveLabels, ProjectionPursuitLabels
-from ...models.one_against_rest import OneAgainstRest
-from ...models.pursuit.model import ProjectionPursuitGP
+from ...models.choose import Candidate, Limits, affordable_rows, by_class, learning_seconds, sums, sweeps_of
 from ...parameters.priors import Alike
 from ...parameters.tree import learned
 from ...process.gp import GP
+from ..model import TABLES
 from .problem import Problem, seasons_of
 
-DENSE_ROWS = 1500  # up to this many rows the whole covariance matrix is affordable
-LABEL_ROWS = 800  # likewise, where observations are not Gaussian
 LEARNING_ROWS = 2000  # enough to learn how smooth the functions behind labels and counts are; they then see all rows
 SHORT_SERIES = 30  # a trend with free line takes part from here on, where there are forecasts to compare it by
 LONG_SERIES = 800  # beyond, a season is two waves, which have a state of two numbers each
-FLOPS = 4e9  # a second on a small machine, for the choice of what there is time for
-COMPILING = 4.0  # seconds before a new kind of model runs at all
-EVALUATIONS = 60  # of the evidence that a climb typically takes
-SUMS = {"additive": "a sum of functions of one column each", "projection-pursuit": "a sum of functions of learned projections"}
-
-Tell = Any  # a function that hears the number of the evaluation and the best log evidence so far
-
-
-class Candidate(NamedTuple):
-    """A model to try: `fit` learns from rows, `refit` gives what was learned other rows."""
-
-    name: str
-    fit: Callable[[Any, np.ndarray, Tell, float | None], Any]  # within so many seconds
-    refit: Callable[[Any, Any, np.ndarray], Any]
-    seconds: float = 0.0  # about how long learning takes
-    rows: int | None = None  # the most rows that it can take
-    plan: Plan | None = None  # what would run, for a plain process
-    robust: Callable[[GP, float], Candidate] | None = None  # from what was learned, the same for noise with outliers
-    price: float = 0.0  # what the evidence leaves out: the prior density of a free level and slope
+COMPARING = 0.6  # part of the budget, for learning and comparing; the rest is for scores, predictions and the report
+SEARCHING = 0.4  # part of the budget, for the search of projections
+MOST_EVALUATIONS = 100  # of a climb to the functions of a sum
 
 
 def candidates_for(problem: Problem, kernel: Kernel | None, structure: str, budget: float) -> list[Candidate]:
     """The models that suit the shape of the data, the most reliable first."""
-    make = _gps(problem, structure)
+    make = _gps(problem, structure, COMPARING * budget)
     if kernel is not None:
         return [make(repr(kernel), kernel, problem.task)]
-    if structure in SUMS:
-        return _sums(problem, budget)[structure]
-    by_shape = {"series": series_kernels, "curve": curve_kernels, "grid": grid_kernels, "table": table_kernels}
-    kernels = by_shape[problem.shape](problem)
+    likelihood = NegativeBinomial() if problem.task == "counts" else Bernoulli("logit")
+    limits = Limits(SEARCHING * budget, MOST_EVALUATIONS, learning_rows=LEARNING_ROWS)
+    functions = sums(problem.task, problem.X.shape, likelihood, len(problem.classes), problem.seed, limits)
+    if structure in functions:
+        return [functions[structure]]
+    by_shape = {"series": series_kernels, "curve": curve_kernels, "grid": grid_kernels}
+    kernels = by_shape.get(problem.shape, table_kernels)(problem)
     found = [make(name, one, problem.task) for name, one in kernels.items()]
     if problem.task == "counts":
         name, one = next(iter(kernels.items()))
         found.append(make(f"{name}, more scatter than Poisson", one, "scattered counts"))
-    if problem.shape != "table" or structure != "auto":
+    if problem.shape not in TABLES or structure != "auto":
         return found
-    additive, projections = _sums(problem, budget).values()
-    partial = any(candidate.rows for candidate in found)  # what sees some of the rows only comes last
-    return [*additive, *projections, *found] if partial else [*additive, *found, *projections]
+    additive, projections = functions.values()
+    if any(candidate.rows for candidate in found):  # what sees some of the rows only comes last
+        return [additive, projections, *found]
+    return [*found, additive, projections] if problem.shape == "places" else [additive, *found, projections]
 
 
 def series_kernels(problem: Problem) -> dict[str, Kernel]:
@@ -144,8 +125,9 @@ def table_kernels(problem: Problem) -> dict[str, Kernel]:
     return {"all columns together (ARD)": Matern52(np.full(D, np.sqrt(D)))}
 
 
-def _gps(problem: Problem, structure: str) -> Callable[[str, Kernel, str], Candidate]:
-    """How a kernel becomes a candidate for this problem."""
+def _gps(problem: Problem, structure: str, affordable: float) -> Callable[[str, Kernel, str], Candidate]:
+    """How a kernel becomes a candidate for this problem, with a dense matrix where so many seconds are enough for it."""
+    classes = len(problem.classes)
     likelihoods: dict[str, Callable[[], Likelihood]] = {
         "regression": Gaussian,
         "classification": Bernoulli,
@@ -158,24 +140,23 @@ def _gps(problem: Problem, structure: str) -> Callable[[str, Kernel, str], Candi
         return given(name, GP(kernel, likelihoods[kind](), mean), kind)
 
     def given(name: str, gp: GP, kind: str) -> Candidate:
-        limit = DENSE_ROWS if kind == "regression" else LABEL_ROWS
+        sweeps = sweeps_of(kind, classes)
+        limit = affordable_rows(problem.X.shape[1], sweeps, affordable)
         inputs = as_shape(problem.X, problem.shape)
         plan, rows = gp.plan(inputs, structure), None
         if plan.engine.structure == "dense" and len(inputs) > limit:
             plan, rows = gp.plan(problem.X[:limit], structure), limit
-        cost = plan.offers[0].cost
-        sweeps = 1 if kind == "regression" else 5 * (1 if len(problem.classes) < 3 else len(problem.classes))
         restarts = None if len(inputs) <= 200 else 0
         options: dict[str, Any] = {"structure": structure, "seed": problem.seed, "restarts": restarts}
         fit = lambda X, y, tell, seconds: gp.fit(X, y, progress=tell, seconds=seconds, **options)
         refit = lambda fitted, X, y: fitted.gp.condition(X, y, structure=structure, missing="infer")
-        seconds = COMPILING + sweeps * EVALUATIONS * (cost.flops if cost else 0.0) / FLOPS
+        seconds = learning_seconds(plan.offers[0].cost, sweeps)
         robust = lambda gp, scale: given(
             f"{name}, noise with outliers", GP(gp.kernel, StudentT(scale=scale), gp.mean), "outliers"
         )
         cheap = kind == "regression" and problem.shape != "grid"
         price = _price_of_a_line(problem.X[:, 0], problem.y) if _is_free(gp.kernel) else 0.0
-        return _by_class(Candidate(name, fit, refit, seconds, rows, plan, robust if cheap else None, price), problem)
+        return by_class(Candidate(name, fit, refit, seconds, rows, plan, robust if cheap else None, price), classes)
 
     return make
 
@@ -197,108 +178,3 @@ def _price_of_a_line(t: np.ndarray, y: np.ndarray) -> float:
 def as_shape(X: np.ndarray, shape: str) -> Inputs:
     """Rows as the inputs of a process."""
     return Grid.from_points(X) if shape == "grid" else as_inputs(X)
-
-
-def _sums(problem: Problem, budget: float) -> dict[str, list[Candidate]]:
-    """Sums of functions, by the structure that asks for them."""
-    seconds = 0.4 * budget
-    least = max(COMPILING, problem.X.size * 5e-5)
-    if problem.task == "regression":
-        return {
-            "additive": [_additive()],
-            "projection-pursuit": [_projections(problem, seconds, least)],
-        }
-    likelihood = Bernoulli("logit") if problem.task == "classification" else NegativeBinomial()
-    functions = 1 if len(problem.classes) < 3 else len(problem.classes)
-    return {
-        "additive": [_additive_labels(problem, likelihood, functions)],
-        "projection-pursuit": [_projected_labels(problem, likelihood, seconds / functions, functions * least)],
-    }
-
-
-def _additive() -> Candidate:
-    def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
-        return AdditiveGP(fitted.kernel, fitted.likelihood).condition(X, y)
-
-    def fit(X: Any, y: np.ndarray, tell: Tell, seconds: float | None) -> Any:
-        return AdditiveGP().fit(X, y, max_evaluations=60, progress=tell, seconds=seconds)
-
-    return Candidate(SUMS["additive"], fit, refit)
-
-
-def _projections(problem: Problem, seconds: float, least: float) -> Candidate:
-    def fit(X: Any, y: np.ndarray, tell: Tell, left: float | None) -> Any:
-        model = ProjectionPursuitGP(seconds=_least(seconds, left))
-        return model.fit(X, y, seed=problem.seed, max_evaluations=100, progress=tell)
-
-    def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
-        size = fitted.model.projections
-        model = ProjectionPursuitGP(projections=size, seconds=0.5 * seconds)
-        return model.fit(X, y, seed=problem.seed, max_evaluations=100)
-
-    return Candidate(SUMS["projection-pursuit"], fit, refit, least)
-
-
-def _additive_labels(problem: Problem, likelihood: Likelihood, functions: int) -> Candidate:
-    """Labels or counts behind a sum of functions: how smooth they are is learned from some rows, all rows are then seen."""
-
-    def one(X: Any, y: np.ndarray, tell: Tell, left: float | None) -> Any:
-        few = np.random.default_rng(problem.seed).permutation(len(y))[:LEARNING_ROWS]
-        few = few if problem.task == "counts" else _with_both(few, y)
-        points = np.asarray(as_inputs(X).points)
-        learnt = AdditiveLabels(likelihood=likelihood).fit(points[few], y[few], progress=tell, seconds=left)
-        return given(learnt, points, y)
-
-    def given(fitted: Any, X: Any, y: np.ndarray) -> Any:
-        conditioned = AdditiveLabels(fitted.model.kernel, fitted.likelihood).condition(X, y)
-        return dataclasses.replace(conditioned, learning=fitted.learning)
-
-    seconds = functions * (COMPILING + min(len(problem.y), LEARNING_ROWS) * problem.X.shape[1] ** 2 * 1e-5)
-    return _by_class(Candidate(SUMS["additive"], one, given, seconds), problem)
-
-
-def _projected_labels(problem: Problem, likelihood: Likelihood, seconds: float, least: float) -> Candidate:
-    def one(X: Any, y: np.ndarray, tell: Tell, left: float | None) -> Any:
-        model = ProjectionPursuitLabels(likelihood, seconds=_least(seconds, left))
-        return model.fit(X, y, seed=problem.seed, max_evaluations=100, progress=tell)
-
-    def again(fitted: Any, X: Any, y: np.ndarray) -> Any:
-        size = fitted.model.functions.projections
-        model = ProjectionPursuitLabels(likelihood, size, seconds=0.5 * seconds)
-        return model.fit(X, y, seed=problem.seed, max_evaluations=100)
-
-    return _by_class(Candidate(SUMS["projection-pursuit"], one, again, least), problem)
-
-
-def _by_class(one: Candidate, problem: Problem) -> Candidate:
-    """A candidate for two labels, counts or numbers as it is; for several classes, one for each against the rest.
-
-    EP of two labels gives better probabilities than Laplace's approximation of all classes at once, whose latents stay unsure.
-    """
-    count = len(problem.classes)
-    if count < 3:
-        return one
-
-    def fit(X: Any, y: np.ndarray, tell: Tell, left: float | None) -> Any:
-        deadline = Deadline.after(left)
-
-        def against_rest(c: int) -> Any:
-            share = None if left is None else max(deadline.left(), 0.0) / (count - c)
-            return one.fit(X, (y == c).astype(float), tell, share)
-
-        return OneAgainstRest(tuple(against_rest(c) for c in range(count)))
-
-    def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
-        codes = [np.where(np.isnan(y), np.nan, y == c) for c in range(count)]
-        return OneAgainstRest(tuple(one.refit(part, X, code) for part, code in zip(fitted.parts, codes, strict=True)))
-
-    return one._replace(fit=fit, refit=refit)
-
-
-def _least(seconds: float, left: float | None) -> float:
-    return seconds if left is None else min(seconds, left)
-
-
-def _with_both(rows: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The rows, and one of each label should it be missing among them."""
-    return np.union1d(rows, [int(np.argmax(y == label)) for label in np.unique(y)])

@@ -4,8 +4,9 @@ A model of a series is there to forecast, so that candidates forecast the end of
 places before it, as far ahead as what is held out. A few forecasts of one series say little, and where they do not clearly
 disagree the evidence decides, as it does for curves and grids: at its peak, less ½ log n for each number that was learned
 (Schwarz 1978), so that a random walk is not outdone by whatever has more to adjust. Neighbours are alike, and n, the number of
-things seen that tell of a parameter, is taken as √N. Tables are compared by the log probability of the rows held out. Where the
-best leaves outliers, the same with Student-t noise is tried last.
+things seen that tell of a parameter, is taken as √N. Tables are compared as `models.choose` says, row by row; where rows are
+places on a map, one function of all columns is taken unless another is clearly better. Where the best leaves outliers, the same
+with Student-t noise is tried last.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...learn.clock import OUT_OF_TIME, Deadline
+from ...models import choose
+from ...models.choose import Candidate
 from ...parameters.tree import free_vector
-from ..model import Evaluation, Trial
-from .candidates import Candidate, as_shape
+from ..model import TABLES, Evaluation, Trial
+from .candidates import as_shape
 from .problem import Problem
 from .scores import evaluate, log_prob
 
@@ -124,9 +127,16 @@ def _then_robust(candidates: list[Candidate], tried: list[Attempt], problem: Pro
 
 def _best(ran: list[Attempt], problem: Problem) -> Attempt:
     """The first of those that are about as good as the best."""
+    if problem.shape in TABLES or (problem.shape == "series" and not _forecasts(problem)):
+        return ran[choose.best([_tried(attempt, problem) for attempt in ran], problem.shape != "places")]
     ran = _good_forecasters(ran) if _forecasts(problem) else ran
     highest = max(_merit(attempt, problem) for attempt in ran)
     return next(attempt for attempt in ran if _merit(attempt, problem) >= highest - ALIKE)
+
+
+def _tried(attempt: Attempt, problem: Problem) -> choose.Tried:
+    evidence = choose.charged_evidence(attempt.candidate, attempt.fitted, len(problem.y), problem.task)
+    return choose.Tried(evidence, attempt.scores, attempt.candidate.rows is None)
 
 
 def _forecasts(problem: Problem) -> bool:
@@ -146,11 +156,8 @@ def _good_forecasters(ran: list[Attempt]) -> list[Attempt]:
 
 def _merit(attempt: Attempt, problem: Problem) -> float:
     """What candidates are compared by, lowest where it is no number."""
-    if not _forecasts(problem) and problem.shape in ("series", "table") and attempt.trial.held_out is not None:
-        value = attempt.trial.held_out
-    else:
-        learned = len(free_vector(attempt.fitted.gp)) if hasattr(attempt.fitted, "gp") else 0
-        value = (attempt.trial.log_evidence or 0.0) + attempt.candidate.price - 0.25 * learned * np.log(len(problem.y))
+    learned = len(free_vector(attempt.fitted.gp)) if hasattr(attempt.fitted, "gp") else 0
+    value = (attempt.trial.log_evidence or 0.0) + attempt.candidate.price - 0.25 * learned * np.log(len(problem.y))
     return -np.inf if np.isnan(value) else value
 
 

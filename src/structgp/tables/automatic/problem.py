@@ -9,7 +9,7 @@ import numpy as np
 from scipy.signal import lombscargle
 
 from ...inputs.reading import few
-from ..model import TASKS
+from ..model import TASKS, on_map
 from ..reading import MOST_LEVELS, SECONDS, Layout, Table, as_floats, as_text, kind_of
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Problem(NamedTuple):
     classes: tuple[str, ...]
     seed: int
     calendar: Mapping[str, float] = {}  # the day, the week and the year in the units of the dates, if there are any
+    map: tuple[int, int] | None = None  # the columns of longitude and latitude, where rows are places
 
 
 def task_of(target: pl.Series, task: str = "auto") -> str:
@@ -95,17 +96,28 @@ def layout_of(table: Table, target: str, time_column: str | None) -> Layout:
 
 
 def shape_of(X: np.ndarray, layout: Layout, timed: bool = False) -> str:
-    """Whether rows are a series in time, places along a curve, cells of a grid, or a table without a layout.
+    """Whether rows are a series in time, places along a curve or on a map, cells of a grid, or a table without a layout.
 
-    One column is time when the user says so, when it holds dates, or when the rows stand in its order at even steps.
+    One column is time when the user says so, when it holds dates, or when the rows stand in its order at even steps. Places on
+    a map have a longitude and a latitude, by their names and by what they hold.
     """
     if X.shape[1] == 1:
         return "series" if timed or layout.used[0].kind == "date" or _steady(np.diff(X[:, 0])) else "curve"
-    if X.shape[1] > 3 or any(column.kind == "category" for column in layout.used) or len(X) < 25:
+    if _is_grid(X, layout):
+        return "grid"
+    found = on_map(layout.names)
+    if found is None:
         return "table"
+    east, north = X[:, found[0]], X[:, found[1]]
+    return "places" if east.min() >= -180 and east.max() <= 360 and np.abs(north).max() <= 90 else "table"
+
+
+def _is_grid(X: np.ndarray, layout: Layout) -> bool:
+    if X.shape[1] > 3 or any(column.kind == "category" for column in layout.used) or len(X) < 25:
+        return False
     sizes = [len(np.unique(column)) for column in X.T]
     full = min(sizes) >= 3 and np.prod(sizes, dtype=float) <= 1.5 * len(X)
-    return "grid" if full and len(np.unique(X, axis=0)) == len(X) else "table"
+    return bool(full and len(np.unique(X, axis=0)) == len(X))
 
 
 def _steady(steps: np.ndarray) -> bool:

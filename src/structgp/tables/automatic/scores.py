@@ -77,6 +77,8 @@ def evaluate(problem: Problem, fitted: Any, held: np.ndarray, kind: str) -> Eval
         covered = tuple(float(np.mean(_inside(some, y[kept], level))) for level in LEVELS)
         pit = pit_histogram(some, y[kept], problem.task == "counts")
         said = {"mean": remember(mean), "sd": remember(sd), "covered": covered, "pit": tuple(pit.tolist())}
+    if problem.map is not None:
+        said |= {"east": remember(X[:, problem.map[0]]), "north": remember(X[:, problem.map[1]])}
     draws = _draws(len(y), problem)
     scores = {name: {key: float(value) for key, value in one.scores().items()} for name, one in methods.items()}
     intervals = {name: _ends(one.scores(draws)) for name, one in methods.items()}

@@ -129,8 +129,8 @@ class Column:
         return write_moment(self.seconds(value), self.style or self._plain_style, self.zone)
 
     def drawn(self, value: float) -> str:
-        """A moment as a picture needs it: as ISO 8601 has it, on the clock of its zone."""
-        clock = any(mark in self.style for mark in ("%H", "%I"))
+        """A moment as a picture needs it: as ISO 8601 has it, on the clock of its zone, also for a place between two days."""
+        clock = any(mark in self.style for mark in ("%H", "%I")) or round(float(self.seconds(value))) % SECONDS["days"] != 0
         style = "%Y-%m-%d" if not clock and self._plain_style == "%Y-%m-%d" else "%Y-%m-%d %H:%M:%S"
         return write_moment(self.seconds(value), style, self.zone)
 

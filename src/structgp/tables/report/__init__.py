@@ -5,14 +5,15 @@ from __future__ import annotations
 import html
 import importlib.resources
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from ... import __version__
-from ..model import TableModel, replacing
+from ..model import TableModel, of_shape, replacing
 from .changes import ChangingSeries, change_figures, change_headline, segment_rows
 from .figures import Figure
 from .sections import about_components, component_figures, confusion_rows, error_figures, fit_figures, score_rows, trial_rows
-from .words import forecast_rows, headline, parts_of
+from .words import alarms, forecast_rows, headline, parameters_of, parts_of
 
 
 def write_report(model: TableModel, path: Any) -> None:
@@ -49,11 +50,11 @@ def render(model: TableModel) -> str:
     sheet.text("Notes", "\n".join(model.notes))
     sheet.table("Candidates", trial_rows(model))
     sheet.text("Plan", str(getattr(model.fitted, "plan", "")))
-    sheet.text("Parameters", model.fitted.summary())
+    sheet.text("Parameters", parameters_of(model))
     sheet.text("How to predict", how_to_predict(model))
     inputs = "1 input" if len(model.layout.names) == 1 else f"{len(model.layout.names)} inputs"
-    lead = f"{model.task.capitalize()} from {model.rows} rows and {inputs}, which form a {model.shape}."
-    return sheet.page(f"Model of {model.target}", f"{lead} {headline(model)}")
+    lead = f"{model.task.capitalize()} from {model.rows} rows and {inputs}, which {of_shape(model.shape)}."
+    return sheet.page(f"Model of {model.target}", f"{lead} {headline(model)}", alarms(model))
 
 
 class Sheet:
@@ -88,18 +89,20 @@ class Sheet:
         if content or said:
             self.sections.append(f"<section><h2>{html.escape(title.strip())}</h2>{said}{content}</section>")
 
-    def page(self, title: str, lead: str) -> str:
-        """The whole page."""
+    def page(self, title: str, lead: str, alarms: Sequence[str] = ()) -> str:
+        """The whole page; alarms stand first."""
         from plotly.offline import get_plotlyjs
 
         own = importlib.resources.files(__name__)
         data = json.dumps([figure.plotly() for figure in self.drawn], allow_nan=False).replace("</", "<\\/")
         title = html.escape(title)
+        first = "".join(f'<p class="alarm">Attention: {html.escape(alarm)}.</p>' for alarm in alarms)
         return (
             '<!doctype html><html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<title>{title}</title><style>{own.joinpath('style.css').read_text()}</style></head><body><main>"
-            f"<h1>{title}</h1><p>{html.escape(lead)}</p>{''.join(self.sections)}<footer>structgp {__version__}</footer></main>"
+            f'<h1>{title}</h1>{first}<p class="lead">{html.escape(lead)}</p>{"".join(self.sections)}'
+            f"<footer>structgp {__version__}</footer></main>"
             f'<script type="application/json" id="figures">{data}</script><script>{get_plotlyjs()}</script>'
             f"<script>{own.joinpath('plots.js').read_text()}</script></body></html>"
         )

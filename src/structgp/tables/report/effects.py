@@ -1,18 +1,22 @@
 """What each column does to the target: the functions of a sum, or what a model says along one column while the others stay.
 
-Of several classes it is how far a column moves their probabilities.
+Of several classes it is how far a column moves their probabilities. An effect is firm when somewhere along its column zero lies
+outside a band that holds the effects of all columns together with 95 % probability (Bonferroni): of many columns that do
+nothing, some would leave bands of their own by chance.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import norm
 
 from ...models.additive.model import FittedAdditive
 from ...models.pursuit.model import FittedProjectionPursuit
-from ..model import TableModel
+from ...process.fitted import Fitted
+from ..model import TABLES, TableModel
 
 PLACES = 60  # at which an effect is drawn
 LITTLE = 0.02  # an effect that is a smaller part of the largest is none
@@ -20,7 +24,7 @@ REACH = 2.0  # standard deviations of a column, both ways
 
 
 class Effect(NamedTuple):
-    """A function of one column in its own units, how much it moves the target, and whether that may be nothing at all.
+    """A function of one column in its own units, centred, how much it moves the target, and whether that may be nothing at all.
 
     Of several classes it is the probability of the one that moves most.
     """
@@ -32,16 +36,19 @@ class Effect(NamedTuple):
     size: float
     off: bool = False
     label: str = ""  # the class, where there are several
+    firm: bool = True  # whether it is told apart from nothing
 
 
 @functools.lru_cache(maxsize=1)
 def effects_of(model: TableModel) -> tuple[Effect, ...]:
     """The effects of the columns of a table, the largest first; none where a model has no function for each."""
     fitted = model.fitted
-    if model.shape != "table" or isinstance(fitted, FittedProjectionPursuit):
+    if model.shape not in TABLES or isinstance(fitted, FittedProjectionPursuit):
         return ()
     found = _functions(model) if isinstance(fitted, FittedAdditive) else _along(model)
-    return tuple(sorted(found, key=lambda effect: -effect.size))
+    least = norm.ppf(1 - 0.025 / max(len(found), 1))
+    firm = lambda effect: not effect.off and (bool(effect.label) or bool((np.abs(effect.mean) > least * effect.sd).any()))
+    return tuple(sorted((effect._replace(firm=firm(effect)) for effect in found), key=lambda effect: -effect.size))
 
 
 def _functions(model: TableModel) -> list[Effect]:
@@ -59,14 +66,13 @@ def _along(model: TableModel) -> list[Effect]:
     x = np.linspace(-REACH, REACH, PLACES)
     rows = np.zeros((D, PLACES, D))
     rows[np.arange(D), :, np.arange(D)] = x
-    prediction = model.fitted.predict(rows.reshape(-1, D))
     weight = np.exp(-0.5 * x**2) / np.sum(np.exp(-0.5 * x**2))  # places near the mean of a column hold more of its rows
     if len(model.classes) > 2:
-        mean = prediction.probability.reshape(D, PLACES, -1)
+        mean = model.fitted.predict(rows.reshape(-1, D)).probability.reshape(D, PLACES, -1)
         sd, chosen = np.zeros((D, PLACES)), np.argmax(_spread(mean, weight), axis=1)
         mean, labels = mean[np.arange(D), :, chosen], [model.classes[c] for c in chosen]
     else:
-        mean, sd = (np.asarray(values).reshape(D, -1) for values in (prediction.mean, prediction.sd))
+        mean, sd = (np.stack(parts) for parts in zip(*(_centred(model.fitted, places, weight) for places in rows), strict=True))
         labels = [""] * D
     size = _spread(mean[:, :, None], weight)[:, 0]
     units = zip(model.layout.names, model.center, model.scale, labels, strict=True)
@@ -80,3 +86,14 @@ def _spread(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """The standard deviation of values (D, places, classes) along the places."""
     mean = np.einsum("dpc,p->dc", values, weight)
     return np.sqrt(np.einsum("dpc,p->dc", (values - mean[:, None]) ** 2, weight))
+
+
+def _centred(fitted: Any, places: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What is said along places less its mean there, which is sure also where the level of all is not."""
+    if not isinstance(fitted, Fitted):
+        prediction = fitted.predict(places)
+        return prediction.mean - weight @ prediction.mean, prediction.sd
+    prediction = fitted.predict(places, covariance=True)
+    center = np.eye(len(places)) - weight
+    variance = np.einsum("ij,jk,ik->i", center, np.asarray(prediction.covariance), center)
+    return center @ prediction.mean, np.sqrt(np.maximum(variance, 0.0))

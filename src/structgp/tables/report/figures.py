@@ -12,6 +12,7 @@ import numpy as np
 
 WIDTH, HEIGHT = 720, 340
 LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 44
+TOOLBAR, LEGEND = 28, 36  # pixels above a plot, for Plotly's buttons (2 to 24 from the top) and, below them, for the legend
 COLOURS = {"line": "#2f7fd6", "band": "#2f7fd6", "points": "#8a8f98", "bars": "#2f7fd6", "guide": "#c0564b"}
 MOST_LABELS = 12  # bars that have room for their names
 MOST_POINTS = 2000  # more are thinned out evenly
@@ -19,7 +20,8 @@ MOST_POINTS = 2000  # more are thinned out evenly
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    """One thing in a figure: a "line", a "guide", "points", a "band" (y to upper), "bars", or an "image" (values over x, y)."""
+    """One thing in a figure: a "line", a "guide", "points", a "band" (y to upper), "bars", an "image" (values over x, y), or
+    "places" (points coloured by values above and below 0)."""
 
     kind: str
     x: np.ndarray
@@ -40,6 +42,7 @@ class Figure:
     traces: tuple[Trace, ...]
     written: Callable[[float], str] | None = None  # how a place is written, where it is not a number
     downwards: bool = False  # whether the vertical axis begins at the top, as the rows of a picture do
+    stretch: float = 0.0  # of a map: how much longer one on the vertical axis is than on the horizontal one
 
     def plotly(self) -> dict[str, Any]:
         """Data and layout for Plotly."""
@@ -49,8 +52,11 @@ class Figure:
         axis: Callable[[str], dict[str, Any]] = lambda title: {"title": {"text": title}, "zeroline": False}
         across = axis(self.x_title) | ({"type": "category"} if any(trace.labels for trace in self.traces) else {})
         upwards = axis(self.y_title) | ({"autorange": "reversed"} if self.downwards else {})
-        layout = {"xaxis": across, "yaxis": upwards, "margin": {"l": 64, "r": 12, "t": 12, "b": 48}}
-        return {"data": data, "layout": layout}
+        upwards |= {"scaleanchor": "x", "scaleratio": self.stretch} if self.stretch else {}
+        named = any(entry.get("showlegend") for entry in data)
+        margin = {"l": 64, "r": 12, "t": TOOLBAR + (LEGEND if named else 0), "b": 48}
+        legend = {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"}
+        return {"data": data, "layout": {"xaxis": across, "yaxis": upwards, "margin": margin, "legend": legend}}
 
     def svg(self) -> str:
         """The figure without any script."""
@@ -111,8 +117,8 @@ def _thinned(trace: Trace) -> Trace:
     if trace.kind == "image" or len(trace.x) <= MOST_POINTS:
         return trace
     chosen = np.linspace(0, len(trace.x) - 1, MOST_POINTS).astype(int)
-    upper = None if trace.upper is None else trace.upper[chosen]
-    return dataclasses.replace(trace, x=trace.x[chosen], y=trace.y[chosen], upper=upper)
+    upper, values = (None if part is None else part[chosen] for part in (trace.upper, trace.values))
+    return dataclasses.replace(trace, x=trace.x[chosen], y=trace.y[chosen], upper=upper, values=values)
 
 
 def numbers(values: Any) -> list[Any]:
@@ -128,6 +134,9 @@ def _plotly(trace: Trace) -> list[dict[str, Any]]:
     base = {"x": x, "y": y, "name": trace.name, "showlegend": bool(trace.name)}
     if trace.kind == "image":
         return [{"type": "heatmap", "x": x, "y": y, "z": numbers(trace.values), "colorscale": "Viridis"}]
+    if trace.kind == "places":
+        scale = {"color": numbers(trace.values), "colorscale": "RdBu", "cmid": 0, "showscale": True, "size": 7}
+        return [{"type": "scatter", "mode": "markers", **base, "marker": {**scale, "line": {"width": 1, "color": "#8a8f98"}}}]
     if trace.kind == "bars":
         named = {"x": list(trace.labels)} if trace.labels else {}
         return [{"type": "bar", **base, **named, "marker": {"color": colour}}]
@@ -151,6 +160,11 @@ def _shapes(trace: Trace, to_x: Any, to_y: Any, floor: float) -> list[str]:
         seen = np.isfinite(x + y)
         dots = "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2"/>' for a, b in zip(x[seen], y[seen], strict=True))
         return [f'<g fill="{colour}">{dots}</g>']
+    if trace.kind == "places":
+        largest = np.nanmax(np.abs(trace.values)) or 1.0
+        dot = '<circle cx="{:.1f}" cy="{:.1f}" r="{:.1f}" fill="{}"/>'
+        found = zip(x, y, np.asarray(trace.values), strict=True)
+        return [dot.format(a, b, 1.5 + 4 * abs(v) / largest, COLOURS["line" if v > 0 else "guide"]) for a, b, v in found]
     if trace.kind == "bars":
         half = 0.4 * (np.min(np.diff(x)) if len(x) > 1 else 40.0)
         base = float(to_y(max(floor, 0.0)))

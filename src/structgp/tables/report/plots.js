@@ -10,7 +10,7 @@
         xaxis: Object.assign({}, axis, figure.layout.xaxis),
         yaxis: Object.assign({}, axis, figure.layout.yaxis),
         paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-        font: { color: ink }, autosize: true, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+        font: { color: ink }, autosize: true,
       });
       if (!place.dataset.drawn) { place.textContent = ""; place.style.height = "340px"; place.dataset.drawn = "yes"; }
       Plotly.react(place, figure.data, layout, { responsive: true, displaylogo: false });

@@ -6,16 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from ...inputs.reading import few
 from ...models.additive.model import FittedAdditive
 from ...models.pursuit.model import FittedProjectionPursuit
-from ..model import LEVELS, TableModel
-from .effects import Effect, effects_of
+from ..model import LEVELS, TABLES, TableModel, on_map
+from .effects import REACH, Effect, effects_of
 from .figures import Figure, Trace
-from .words import parts_of, shown
+from .terms import Found, found_terms
+from .words import describe, shown, without_effect
 
 PLACES = 800  # at which a curve is drawn
+MESH = 40  # places along each side of a map
 MOST_COLUMNS = 12  # effects of columns that are drawn, the largest first
+PERIODS = 2  # a season that came again so often is drawn over one period
 LINES = ("series", "curve")  # shapes with one input
 
 
@@ -29,12 +31,13 @@ def fit_figures(model: TableModel) -> list[Figure]:
     if model.shape == "grid" and len(model.center) == 2 and len(model.classes) <= 2:
         return _pictures(model)
     seen = model.evaluation
+    maps = _maps(model) if model.shape == "places" else []
     if not seen.sd:
-        return []
+        return maps
     y, mean = np.asarray(seen.y), np.asarray(seen.mean)
     ends = np.array([min(y.min(), mean.min()), max(y.max(), mean.max())])
     traces = (Trace("points", mean, y, "rows held out"), Trace("guide", ends, ends, "equal"))
-    return [Figure("Predicted and observed", f"predicted {model.target}", f"observed {model.target}", traces)]
+    return [*maps, Figure("Predicted and observed", f"predicted {model.target}", f"observed {model.target}", traces)]
 
 
 def _places(model: TableModel, begin: float = 0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -94,21 +97,55 @@ def _pictures(model: TableModel) -> list[Figure]:
     return [Figure(title, across, down, image(values), downwards=is_row) for title, values in panels.items()]
 
 
+def _maps(model: TableModel) -> list[Figure]:
+    """The prediction over the region, the other columns at their mean, and how far it was off at places held out."""
+    columns, seen = on_map(model.layout.names), model.evaluation
+    if columns is None or len(model.classes) > 2:
+        return []
+    ends = [(min(part, default=-REACH), max(part, default=REACH)) for part in (seen.east, seen.north)]
+    east, north = (np.linspace(*pair, MESH) for pair in ends)
+    rows = np.zeros((MESH**2, len(model.center)))
+    rows[:, columns[0]], rows[:, columns[1]] = np.tile(east, MESH), np.repeat(north, MESH)
+    prediction = model.fitted.predict(rows)
+    labels = model.task == "classification"
+    values = prediction.probability if labels else prediction.observed.mean
+    what = f"probability of {model.classes[1]}" if labels else model.target
+    at = lambda values, which: np.asarray(values) * model.scale[columns[which]] + model.center[columns[which]]
+    others = "" if len(model.center) == 2 else ", the other columns at their mean"
+    image = Trace("image", at(east, 0), at(north, 1), values=np.asarray(values).reshape(MESH, MESH))
+    names = [model.layout.names[d] for d in columns]
+    stretch = float(1 / np.cos(np.radians(np.clip(np.mean(at(north, 1)), -80, 80))))  # a degree of longitude is shorter
+    found = [Figure(f"Map of {what}{others}", names[0], names[1], (image,), stretch=stretch)]
+    if not seen.east:
+        return found
+    rest = np.asarray(seen.y) - np.asarray(seen.mean)
+    dots = Trace("places", at(seen.east, 0), at(seen.north, 1), values=rest)
+    return [*found, Figure("Map of residuals at places held out", names[0], names[1], (dots,), stretch=stretch)]
+
+
 def component_figures(model: TableModel) -> list[Figure]:
     """The parts of the model, each by itself, with bands of two standard deviations."""
     fitted = model.fitted
     if isinstance(fitted, FittedProjectionPursuit):
         return _projections(model)
-    if model.shape == "table":
-        found = [effect for effect in effects_of(model) if not effect.off][:MOST_COLUMNS]
+    if model.shape in TABLES:
+        found = [effect for effect in effects_of(model) if effect.firm][:MOST_COLUMNS]
         return [_effect(effect) for effect in found]
-    terms = getattr(getattr(fitted, "kernel", None), "terms", ())
-    if model.shape not in LINES or len(terms) < 2 or len(model.classes) > 2:
+    terms = found_terms(model)
+    if model.shape not in LINES or len(terms) < 2:
         return []
-    _, _, places = _places(model)
-    named = zip(parts_of(model), range(len(terms)), strict=False)
-    parts = [(part.name[:1].upper() + part.name[1:], fitted.predict(places, part=i)) for part, i in named]
-    return [_band(name, places, part.mean, part.sd, _axis_name(model), _written(model)) for name, part in parts]
+    return [_term(model, term) for term in terms if not term.negligible]
+
+
+def _term(model: TableModel, term: Found) -> Figure:
+    """A term along the data and a little beyond; of a season its last period."""
+    t, _, places = _places(model)
+    name = describe(term.kernel, model, term).name
+    title = name[:1].upper() + name[1:]
+    if term.period is not None and term.period < np.ptp(t) / PERIODS:
+        places, title = np.linspace(t.max() - term.period, t.max(), PLACES), f"{title}: its last period"
+    part = model.fitted.predict(places, part=term.place)
+    return _band(title, places, part.mean, part.sd, _axis_name(model), _written(model))
 
 
 def _projections(model: TableModel) -> list[Figure]:
@@ -141,16 +178,15 @@ def _band(title: str, x: np.ndarray, mean: np.ndarray, sd: np.ndarray, x_title: 
 def about_components(model: TableModel) -> str:
     """What the figures of the parts show, and what was left out."""
     fitted = model.fitted
-    effects = effects_of(model)
-    if effects:
-        off = [effect.name for effect in effects if effect.off]
+    if effects_of(model):
         others = "" if isinstance(fitted, FittedAdditive) else ", while the others stay at their mean"
         behind = {"classification": " on the scale of log odds", "counts": " in the logarithm of the mean"}.get(model.task, "")
-        none = f" No effect was found of {few(off, 20)}." if off else ""
+        nothing = without_effect(model, 20)
+        none = f" {nothing[:1].upper()}{nothing[1:]}." if nothing else ""
         if len(model.classes) > 2:
             return f"The probability of the class that a column moves most, while the others stay at their mean.{none}"
         return f"The effect of each column{behind}{others}; the largest first.{none}"
-    if model.shape in LINES and len(getattr(getattr(fitted, "kernel", None), "terms", ())) > 1:
+    if model.shape in LINES and len(found_terms(model)) > 1:
         return "The bands hold what the data cannot tell apart, such as the level of a season and that of a trend."
     return ""
 

@@ -6,6 +6,7 @@ import functools
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import binom
 
 from ...inputs.reading import few
 from ...kernels.algebra import Kernel, Product
@@ -17,14 +18,17 @@ from ...likelihoods.base import Likelihood
 from ...likelihoods.counts import NegativeBinomial, Poisson
 from ...likelihoods.gaussian import Gaussian
 from ...likelihoods.robust import StudentT
-from ...models.additive.model import FittedAdditive
+from ...models.one_against_rest import OneAgainstRest
 from ...models.pursuit.model import FittedProjectionPursuit
-from ..model import TableModel
+from ..model import TABLES, TableModel
 from ..reading import SECONDS
 from .effects import Effect, effects_of
+from .terms import Found, found_terms, noise_sd
 
 LONG, SHORT = 1 / 5, 1 / 30  # parts of the span beyond which a function is a trend, or short-lived
+LASTING = 10.0  # times the span, beyond which nobody can tell how long a season keeps its shape
 FORECASTS = 6  # rows of the table of forecasts
+FEW_PER_COLUMN = 5  # rows for each column, below which what is learned is surer than it should be
 WEIGHTY = 4  # columns that are named for a projection
 
 
@@ -40,27 +44,50 @@ def parts_of(model: TableModel) -> list[Part]:
     fitted = model.fitted
     if isinstance(fitted, FittedProjectionPursuit):
         found = [Part(f"projection {m + 1}", weights) for m, weights in enumerate(_weights(model))]
-    elif hasattr(fitted, "kernel") and not isinstance(fitted, FittedAdditive):
-        terms = getattr(fitted.kernel, "terms", (fitted.kernel,))
-        found = [describe(term, model) for term in terms]
+    elif found_terms(model):
+        found = [*_terms(model), *_idle(model)]
     else:
-        found = _effects(model)
+        moving = [Part(effect.name, _moved(effect, model)) for effect in effects_of(model) if effect.firm]
+        found = [*moving, *_idle(model)]
     return found + _scatter(getattr(fitted, "likelihood", None), model)
 
 
-def _effects(model: TableModel) -> list[Part]:
-    """How much each column moves the target, and those that do not."""
+def _terms(model: TableModel) -> list[Part]:
+    """What the terms of a kernel do over the data, and the names of those that do next to nothing."""
+    described = [(describe(term.kernel, model, term), term.negligible) for term in found_terms(model)]
+    little = ", ".join(part.name for part, negligible in described if negligible)
+    others = [Part("left out", f"{little}: less than 2 % of the largest part, and less than the noise")] if little else []
+    return [part for part, negligible in described if not negligible] + others
+
+
+def parameters_of(model: TableModel) -> str:
+    """The parameters by their own names, for those who go on in Python; of several classes, each under its label."""
+    if not isinstance(model.fitted, OneAgainstRest):
+        return model.fitted.summary()
+    parts = zip(model.classes, model.fitted.parts, strict=True)
+    return "\n\n".join(f"{label} against the rest\n{part.summary()}" for label, part in parts)
+
+
+def _idle(model: TableModel) -> list[Part]:
+    said = without_effect(model)
+    return [Part("other columns", said)] if said else []
+
+
+def without_effect(model: TableModel, most: int = 30) -> str:
+    """The columns that do nothing, and those whose effect may be nothing; empty where there are none."""
     effects = effects_of(model)
-    found = [Part(effect.name, _moved(effect, model)) for effect in effects if not effect.off]
     off = [effect.name for effect in effects if effect.off]
-    return [*found, Part("other columns", f"no effect was found of {few(off, 30)}")] if off else found
+    unsure = [effect.name for effect in effects if not effect.off and not effect.firm]
+    said = [f"no effect was found of {few(off, most)}"] if off else []
+    said += [f"not told apart from nothing: {few(unsure, most)}"] if unsure else []
+    return "; ".join(said)
 
 
 def _moved(effect: Effect, model: TableModel) -> str:
     """How much a column moves the target, or the probability of the class that it moves most."""
     if effect.label:
         return f"moves the probability of {effect.label} by ±{effect.size:.2g}, that of the others by less"
-    return f"moves it by {_size(effect.size**2, model)}"
+    return f"moves it by {_size(effect.size, model)}"
 
 
 def _weights(model: TableModel) -> list[str]:
@@ -74,17 +101,12 @@ def _weights(model: TableModel) -> list[str]:
 
 
 def _scatter(likelihood: Likelihood | None, model: TableModel) -> list[Part]:
+    by = f"scatter by ±{noise_sd(likelihood):.3g} {model.target}"
     if isinstance(likelihood, Gaussian):
-        sd = np.sqrt(float(np.ravel(likelihood.noise)[0]))
-        return [Part("noise", f"single observations scatter by ±{sd:.3g} {model.target}")]
+        return [Part("noise", f"single observations {by}")]
     if isinstance(likelihood, StudentT):
-        scale, df = float(np.asarray(likelihood.scale)), float(np.asarray(likelihood.df))
-        return [
-            Part(
-                "noise",
-                f"most observations scatter by ±{scale:.3g} {model.target}, some lie far off ({df:.3g} degrees of freedom)",
-            )
-        ]
+        df = float(np.asarray(likelihood.df))
+        return [Part("noise", f"most observations {by}, some lie far off ({df:.3g} degrees of freedom)")]
     if isinstance(likelihood, NegativeBinomial):
         more = float(np.asarray(likelihood.dispersion))
         return [Part("scatter", f"counts with mean μ have variance μ + {more:.3g} μ², more than Poisson counts")]
@@ -94,79 +116,85 @@ def _scatter(likelihood: Likelihood | None, model: TableModel) -> list[Part]:
 
 
 @functools.singledispatch
-def describe(term: Kernel, model: TableModel) -> Part:
-    """A term of a kernel in words; its own notation where there are none."""
-    return Part(type(term).__name__, repr(term))
+def describe(term: Kernel, model: TableModel, found: Found) -> Part:
+    """A term of a kernel in words, with its size in the posterior; its own notation where there are none."""
+    return Part(type(term).__name__, f"{_moves(found, model)}; {term!r}")
 
 
 @describe.register
-def _(term: Spline, model: TableModel) -> Part:
-    span = _span(model) / 10
-    change = np.sqrt(float(term.variance) * span)
-    return Part("trend that bends", f"its slope changes by about ±{_per(change, model)} within {_in_unit(span, model)}")
+def _(term: Spline, model: TableModel, found: Found) -> Part:
+    return Part("trend that bends", _moves(found, model))
 
 
 @describe.register
-def _(term: Wiener, model: TableModel) -> Part:
-    span = _span(model) / 10
-    size = _size(float(term.variance) * span, model)
-    return Part("random walk", f"moves by about {size} within {_in_unit(span, model)}")
+def _(term: Wiener, model: TableModel, found: Found) -> Part:
+    return Part("random walk", _moves(found, model))
 
 
 @describe.register
-def _(term: Radial, model: TableModel) -> Part:
+def _(term: Radial, model: TableModel, found: Found) -> Part:
+    moves = _moves(found, model)
     if np.asarray(term.lengthscale).dtype == object:  # a metric
-        return Part("function of all columns", repr(term))
+        return Part("function of all columns", f"{moves}; {term!r}")
     lengths = np.ravel(np.asarray(term.lengthscale)) * (model.scale if np.size(term.lengthscale) == len(model.scale) else 1.0)
-    size = _size(term.variance, model)
     if len(model.center) == 1:
         length, span = float(lengths[0]), _span(model)
         name = "trend" if length > LONG * span else "short-lived part" if length < SHORT * span else "smooth part"
-        return Part(name, f"moves by {size}, over about {_in_unit(length, model)}")
+        return Part(name, f"{moves}; it changes within about {_in_unit(length, model)}")
     if len(lengths) == 1:
-        return Part("function of all columns", f"moves by {size} over a distance of about {lengths[0]:.3g}")
+        return Part("function of all columns", f"{moves}; it changes over a distance of about {lengths[0]:.3g}")
     order = np.argsort(lengths / model.scale)
     named = ", ".join(f"{model.layout.names[d]} {lengths[d]:.3g}" for d in order[:8])
-    return Part("function of all columns", f"moves by {size}; it changes over (the most relevant column first) {named}")
+    return Part("function of all columns", f"{moves}; it changes over (the most relevant column first) {named}")
 
 
 @describe.register
-def _(term: Product, model: TableModel) -> Part:
+def _(term: Product, model: TableModel, found: Found) -> Part:
     periodic = next((factor for factor in term.factors if isinstance(factor, Periodic)), None)
     lasting = [factor.lengthscale for factor in term.factors if isinstance(factor, Radial)]
     if periodic is not None and len(lasting) == len(term.factors) - 1:
-        keeps = f", and keeps its shape for about {_in_unit(float(lasting[0]), model)}" if lasting else ""
-        swing = _size(periodic.variance, model)
+        keeps = f", and keeps its shape {_for(float(lasting[0]), model)}" if lasting else ""
+        swing = _size(found.size, model)
         return Part(f"season of {_in_unit(float(periodic.period), model)}", f"swings by {swing}{keeps}")
     axes: list[Any] = [factor for factor in term.factors if isinstance(factor, On) and isinstance(factor.kernel, Radial)]
     if len(axes) == len(term.factors):
-        size = _size(np.prod([float(axis.kernel.variance) for axis in axes]), model)
         over = ", ".join(f"{float(axis.kernel.lengthscale):.3g} along {model.layout.names[axis.dims[0]]}" for axis in axes)
-        return Part("function of the place", f"moves by {size}, over about {over}")
-    return Part("product", repr(term))
+        return Part("function of the place", f"{_moves(found, model)}; it changes within about {over}")
+    return Part("product", f"{_moves(found, model)}; {term!r}")
 
 
 @describe.register
-def _(term: DampedOscillator, model: TableModel) -> Part:
-    keeps = f"keeps its phase for about {_in_unit(float(term.lifetime), model)}"
-    return Part(f"wave of {_in_unit(float(term.period), model)}", f"swings by {_size(term.variance, model)}, and {keeps}")
+def _(term: DampedOscillator, model: TableModel, found: Found) -> Part:
+    keeps = f"keeps its phase {_for(float(term.lifetime), model)}"
+    return Part(f"wave of {_in_unit(float(term.period), model)}", f"swings by {_size(found.size, model)}, and {keeps}")
 
 
 @describe.register
-def _(term: Constant, model: TableModel) -> Part:
-    return Part("level", f"not known by {_size(term.variance, model)} before the data were seen")
+def _(term: Constant, model: TableModel, found: Found) -> Part:
+    return Part("level", f"is about {found.middle:.3g} {_scale(model)}")
 
 
 @describe.register
-def _(term: Linear, model: TableModel) -> Part:
-    return Part("straight line", repr(term))
+def _(term: Linear, model: TableModel, found: Found) -> Part:
+    return Part("straight line", f"{_moves(found, model)}; {term!r}")
 
 
-def _size(variance: Any, model: TableModel) -> str:
-    """A standard deviation: in the units of the target, or on the scale of what stands behind labels and counts."""
-    sd = float(np.sqrt(np.asarray(variance)))
-    scale = {"regression": model.target, "counts": "in the logarithm of the mean"}.get(model.task, "in log odds")
-    return f"±{sd:.3g} {scale}"
+def _for(length: float, model: TableModel) -> str:
+    """How long something lasts, as far as the data can tell."""
+    return "throughout" if length > LASTING * _span(model) else f"for about {_in_unit(length, model)}"
+
+
+def _moves(found: Found, model: TableModel) -> str:
+    return f"moves by {_size(found.size, model)} over the data"
+
+
+def _size(size: float, model: TableModel) -> str:
+    """A size both ways: in the units of the target, or on the scale of what stands behind labels and counts."""
+    return f"±{size:.3g} {_scale(model)}"
+
+
+def _scale(model: TableModel) -> str:
+    return {"regression": model.target, "counts": "in the logarithm of the mean"}.get(model.task, "in log odds")
 
 
 def _unit(model: TableModel) -> str:
@@ -181,10 +209,6 @@ def _in_unit(length: float, model: TableModel) -> str:
     smaller = [name for name in SECONDS if SECONDS[name] <= SECONDS[unit]]
     fits = next((name for name in smaller if length * SECONDS[unit] >= 0.1 * SECONDS[name]), smaller[-1])
     return f"{length * SECONDS[unit] / SECONDS[fits]:.4g} {fits}"
-
-
-def _per(slope: float, model: TableModel) -> str:
-    return f"{slope:.3g} {model.target} per {_unit(model).removesuffix('s') or model.layout.names[0]}"
 
 
 def _span(model: TableModel) -> float:
@@ -211,6 +235,28 @@ def shown(score: float, name: str) -> str:
     return f"{100 * score:.3g}\N{NO-BREAK SPACE}%" if name in ("error rate", "in 95 % interval") else f"{score:.3g}"
 
 
+def alarms(model: TableModel) -> list[str]:
+    """What a reader must know before trusting the intervals: coverage far from what was asked, few rows for many columns."""
+    D, per_column = len(model.layout.names), model.rows / max(len(model.layout.names), 1)
+    crowded = model.shape in TABLES and per_column < FEW_PER_COLUMN
+    few_rows = [f"{model.rows} rows are few for {D} columns: the intervals are probably too narrow"] if crowded else []
+    return _coverage_alarm(model) + few_rows
+
+
+def _coverage_alarm(model: TableModel) -> list[str]:
+    """Where a coverage as far from 95 % has less than 1 % probability; neighbours in time are alike and count as blocks."""
+    inside, rows = model.evaluation.scores.get("this model", {}).get("in 95 % interval"), len(model.evaluation.y)
+    if inside is None or not rows:
+        return []
+    count = round(rows / np.ceil(np.sqrt(rows))) if model.shape == "series" else rows
+    low, high = binom.ppf([0.005, 0.995], count, 0.95) / count
+    said = f"{100 * inside:.0f} % of the values on {model.evaluation.kind} lie in their 95 % intervals"
+    if inside < low:
+        return [f"only {said}: the intervals are too narrow"]
+    wide = inside > high and model.task != "counts"  # an interval of counts holds more than was asked, as whole numbers do
+    return [f"{said}: the intervals are wider than need be"] if wide else []
+
+
 def headline(model: TableModel) -> str:
     """What the chosen model is, and how good it was on rows it had not seen, in one or two sentences."""
     chosen = next((trial.name for trial in model.trials if trial.chosen), "")
@@ -224,5 +270,6 @@ def headline(model: TableModel) -> str:
     said = f"On {model.evaluation.kind} its {main} is {shown(scores['this model'][main], main)}, "
     said += f"against {shown(others[best], main)} for {best}"
     inside = scores["this model"].get("in 95 % interval")
-    held = "" if inside is None else f", and {100 * inside:.0f} % of the values lie in their 95 % intervals"
+    alarmed = bool(_coverage_alarm(model))  # which has said so
+    held = "" if inside is None or alarmed else f", and {100 * inside:.0f} % of the values lie in their 95 % intervals"
     return f"{first} {said}{held}."

@@ -1,0 +1,67 @@
+"""The terms of a kernel as they were found: how far each moves over the data, in the posterior and not before it."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...inputs.layouts import Grid
+from ...kernels.algebra import Kernel, Product
+from ...kernels.nonstationary import Constant
+from ...kernels.oscillating import DampedOscillator, Periodic
+from ...likelihoods.base import Likelihood
+from ...likelihoods.gaussian import Gaussian
+from ...likelihoods.robust import StudentT
+from ...models.additive.model import FittedAdditive
+from ...models.pursuit.model import FittedProjectionPursuit
+from ..model import TableModel
+
+MOST_ROWS = 1000  # of the data at which terms are looked at, evenly
+NEGLIGIBLE = 0.02  # a term is negligible when it moves by less than this part of the largest, and by less than the noise
+
+
+class Found(NamedTuple):
+    """A term, half the range of its posterior mean over the data, the middle of it, and whether that is next to nothing."""
+
+    place: int  # in the sum
+    kernel: Kernel
+    size: float
+    middle: float
+    negligible: bool = False
+
+    @property
+    def period(self) -> float | None:
+        """After how much time it comes again, for a season."""
+        factors = self.kernel.factors if isinstance(self.kernel, Product) else (self.kernel,)
+        return next((float(factor.period) for factor in factors if isinstance(factor, (Periodic, DampedOscillator))), None)
+
+
+@functools.lru_cache(maxsize=1)
+def found_terms(model: TableModel) -> tuple[Found, ...]:
+    """The terms of the kernel of a process; none for sums of functions and for several classes."""
+    fitted = model.fitted
+    if not hasattr(fitted, "kernel") or isinstance(fitted, (FittedAdditive, FittedProjectionPursuit)):
+        return ()
+    terms = getattr(fitted.kernel, "terms", (fitted.kernel,))
+    places = fitted.inputs if isinstance(fitted.inputs, Grid) else _thinned(np.asarray(fitted.inputs.points))
+    found = []
+    for i, term in enumerate(terms):
+        mean = np.asarray(fitted.predict(places, part=i if len(terms) > 1 else None).mean)
+        low, high = float(np.nanmin(mean)), float(np.nanmax(mean))
+        found.append(Found(i, term, (high - low) / 2, (high + low) / 2))
+    little = min(NEGLIGIBLE * max(term.size for term in found), noise_sd(fitted.likelihood))
+    return tuple(term._replace(negligible=term.size < little and not isinstance(term.kernel, Constant)) for term in found)
+
+
+def noise_sd(likelihood: Likelihood | None) -> float:
+    """How far observations lie from the function in its own units; infinite where these are not those of the target."""
+    if isinstance(likelihood, Gaussian):
+        return float(np.sqrt(np.ravel(likelihood.noise)[0]))
+    return float(np.asarray(likelihood.scale)) if isinstance(likelihood, StudentT) else np.inf
+
+
+def _thinned(points: Any) -> np.ndarray:
+    chosen = np.linspace(0, len(points) - 1, MOST_ROWS).astype(int) if len(points) > MOST_ROWS else slice(None)
+    return points[chosen]
