@@ -67,7 +67,7 @@ def test_derivatives_of_parts_and_of_several_columns():
     np.testing.assert_allclose(slopes, two.gradient(at), rtol=1e-10)
     with pytest.raises(ValueError, match=r"the inputs have 2 columns: say along which one the derivative is, as in dim=0"):
         two.derivative(at)
-    with pytest.raises(ValueError, match=r"dim=2 is not one of the 2 columns"):
+    with pytest.raises(ValueError, match="dim must be one of the 2 columns of the inputs, counted from 0, got 2"):
         two.derivative(at, dim=2)
 
 
@@ -78,7 +78,7 @@ def test_what_has_no_derivative_says_which_term():
     rough = sg.GP(sg.Matern52(0.8) + sg.White(0.2)).condition(X, Y, structure="dense")
     with pytest.raises(ValueError, match=r"because White\(.*\) has no derivative: ask for another part, or choose"):
         rough.derivative(XS)
-    with pytest.raises(ValueError, match="order must be a whole number of at least 1, got 0; predict gives f itself"):
+    with pytest.raises(ValueError, match="order must be a whole number, 1 or more, got 0"):
         rough.derivative(XS, 0)
 
 

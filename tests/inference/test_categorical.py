@@ -295,6 +295,6 @@ def test_messages():
         fitted.predict(XS).log_prob([0, 1])
     with pytest.raises(ValueError, match="X has 2 columns"):
         fitted.predict(np.zeros((3, 2)))
-    with pytest.raises(ValueError, match="at least 1 sample"):
+    with pytest.raises(ValueError, match="n must be a whole number, 1 or more, got 0"):
         fitted.sample(XS, n=0)
     assert fitted.predict(np.zeros((0, 1))).probability.shape == (0, C)

@@ -29,7 +29,7 @@ def programs():
 
 CASES = {
     "dense": (X, Y, sg.GP(sg.Matern52(1.0, sg.fixed(1.0)), sg.Gaussian(0.1))),
-    "line": (X[:, 0], Y, sg.GP(sg.Matern52(1.0, sg.fixed(1.0)), sg.Gaussian(0.1))),
+    "line": (X[:, 0], Y, sg.GP(sg.Matern52(1.0, sg.fixed(1.0)), sg.Gaussian(sg.fixed(0.1)))),
     "labels": (X, (Y > 0).astype(float), sg.GP(sg.Matern52(1.0, sg.fixed(1.0)), sg.Bernoulli())),
 }
 
