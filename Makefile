@@ -25,7 +25,7 @@ help:
 	@echo "make demo    fit the carbon dioxide over Mauna Loa, forecast it, and write a report to demo/"
 	@echo "make test    formatter, linter, types, tests and docstring examples"
 	@echo "make test-all  the same, and the products of which make test has representatives (make full: these alone)"
-	@echo "make laws-avx2  the numerical laws with the rounding of a processor without AVX-512"
+	@echo "make laws-avx2  the numerical laws with the rounding of a processor without AVX-512, types and shapes checked at every call"
 	@echo "make margins how close the laws come to their tolerances"
 	@echo "make browser open reports in a headless Chromium (Qt's, 210 MB, fetched on first use) and look for every plot"
 	@echo "make format  format the code"
@@ -53,7 +53,7 @@ full: .venv/.ready
 
 laws-avx2: .venv/.ready
 ifeq ($(shell uname -m),x86_64)
-	$(AVX2_ENV) $(RUN)/python -m pytest -n auto --dist worksteal $(LAWS)
+	STRUCTGP_SHAPES=1 $(AVX2_ENV) $(RUN)/python -m pytest -n auto --dist worksteal $(LAWS)
 else
 	@echo "This processor is no x86: its tests have nothing to do with AVX."
 endif

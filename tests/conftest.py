@@ -7,6 +7,11 @@ import hypothesis
 import jax
 import pytest
 
+if os.environ.get("STRUCTGP_SHAPES"):  # before anything imports the package
+    import shapes
+
+    shapes.check_structgp()
+
 hypothesis.settings.register_profile("quick", deadline=None, derandomize=True, max_examples=25, database=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 

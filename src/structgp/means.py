@@ -20,8 +20,8 @@ from .parameters.tree import Parametrised, parameter
 class Mean(Parametrised):
     """m(x), and the basis functions φ(x) whose weights are integrated out (none, unless it is a `Basis`)."""
 
-    def __call__(self, x: Point) -> Scalar:
-        """The known part of the mean at one point."""
+    def __call__(self, x: Point) -> Numbers:
+        """The known part of the mean at one point; of several latents one for all, or one for each."""
         return jnp.zeros(())
 
     def features(self, x: Point) -> Numbers:
@@ -47,7 +47,7 @@ class ConstantMean(Mean):
 
     value: Numbers = parameter(0.0, real)
 
-    def __call__(self, x: Point) -> Scalar:
+    def __call__(self, x: Point) -> Numbers:
         return jnp.asarray(self.value)
 
 
@@ -57,7 +57,7 @@ class LinearMean(Mean):
     slope: Numbers = parameter(0.0, real)
     intercept: Numbers = parameter(0.0, real)
 
-    def __call__(self, x: Point) -> Scalar:
+    def __call__(self, x: Point) -> Numbers:
         return self.intercept + jnp.sum(self.slope * x)
 
 

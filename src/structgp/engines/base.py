@@ -95,7 +95,7 @@ class Engine(eqx.Module):
         """The process given the sites."""
 
 
-def form_by_shape(engine: Engine, kernel: Kernel, inputs: Inputs) -> Any:
+def form_by_shape(engine: Engine, kernel: Any, inputs: Inputs) -> Any:
     """The form by shapes alone: nothing is computed."""
     found: list[Structure | No] = []
     jax.eval_shape(lambda: found.append(engine.form(kernel, inputs)))

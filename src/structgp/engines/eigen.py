@@ -80,7 +80,7 @@ class EigenConditional(GridConditional):
         alpha = kron.products(self.vectors, self.alpha)
         return self.structure.from_grid(diagonal[None])[:, 0], self.structure.from_grid(alpha)
 
-    def _turned(self, rows: list[Float[Array, "M _"]]) -> list[Float[Array, "M _"]]:
+    def _turned(self, rows: list[Float[Array, "_ _"]]) -> list[Float[Array, "_ _"]]:
         """Covariances with the places of each factor as covariances with its eigenvectors."""
         return [R @ Q for R, Q in zip(rows, self.vectors, strict=True)]
 

@@ -122,7 +122,7 @@ class KrylovConditional(GridConditional):
         alpha = self.shift - w * kron.products(self.system.factors, self.z)
         return self.structure.from_grid(diagonal[None])[:, 0], self.structure.from_grid(alpha)
 
-    def _whitened(self, rows: list[Float[Array, "M _"]]) -> list[Float[Array, "M _"]]:
+    def _whitened(self, rows: list[Float[Array, "_ _"]]) -> list[Float[Array, "_ _"]]:
         """Covariances with the places of each factor as covariances with its white coordinates."""
         return [R @ inverse.T for R, inverse in zip(rows, self.system.inverse_factors(), strict=True)]
 
@@ -213,7 +213,7 @@ class Krylov(Engine):
         return KrylovConditional(structure, system, probed, h, found.z, log_det, found.gram, error, effort, sites.natural)
 
 
-def _on_cells(structure: Kronecker, sites: Sites) -> tuple[Float[Array, " _"], Float[Array, " C *sizes"]]:
+def _on_cells(structure: Kronecker, sites: Sites) -> tuple[Float[Array, "*sizes"], Float[Array, " C *sizes"]]:
     """The precisions and the shifts over the grid."""
     assert not sites.signed, "the plan leaves such sites to other algorithms"
     return structure.to_grid(sites.precision[:, None])[0], structure.to_grid(sites.shift)

@@ -92,7 +92,9 @@ def prior_draws(structure: Kronecker, key: Array, n: int) -> Float[Array, "N n"]
     return structure.from_grid(kron.products(roots, jax.random.normal(key, (n, *structure.sizes))))
 
 
-def joint_draws(here: Kronecker, there: Kronecker, key: Array, n: int) -> tuple[Float[Array, "_ _"], Float[Array, " n *new"]]:
+def joint_draws(
+    here: Kronecker, there: Kronecker, key: Array, n: int
+) -> tuple[Float[Array, " n *old"], Float[Array, " n *new"]]:
     """n draws of the process on two grids at once."""
     pairs = zip(here.factors, here.places, there.places, strict=True)
     both = [(k, jnp.concatenate([P, Z])) for k, P, Z in pairs]

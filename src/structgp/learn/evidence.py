@@ -53,10 +53,10 @@ class GaussianEvidence:
             values[rows], gradients[rows] = jax.device_get(_values_and_gradients(thetas[rows], *arguments))
         return values, gradients
 
-    def _engine(self, theta: np.ndarray) -> Engine:
+    def _engine(self, theta: Float[Any, " P"]) -> Engine:
         return self._tuned(self._at(theta), self.inputs, self.data)
 
-    def _by_autodiff(self, theta: np.ndarray) -> tuple[Any, Any]:
+    def _by_autodiff(self, theta: Float[Any, " P"]) -> tuple[Any, Any]:
         return _value_and_gradient(theta, self._model, self._inputs, self._data, self._engine(theta))
 
     def _by_lapack(self, theta: np.ndarray) -> tuple[Any, Any]:

@@ -40,7 +40,7 @@ def diagonals(values: Float[Array, "... C"]) -> Float[Array, "... C C"]:
     return values[..., None] * jnp.eye(values.shape[-1])
 
 
-def own(P: Float[Array, " N *C"]) -> Float[Array, " N *C"]:
+def own(P: Float[Array, " N *C"]) -> Float[Array, " N *own"]:
     """The diagonals of matrices that may be full."""
     return jnp.diagonal(P, axis1=1, axis2=2) if P.ndim == 3 else P
 
@@ -68,7 +68,7 @@ def trace(P: Any, S: Float[Array, " N *C"]) -> Float[Array, " N"]:
     return jnp.sum(product, axis=tuple(range(1, product.ndim)))
 
 
-def on_each(number: Any, part: Float[Array, " N *rest"]) -> Float[Array, " N *rest"]:
+def on_each(number: Any, part: Float[Array, " N *rest"]) -> Any:
     """A number for all places, or one for each, ready to meet what has more axes."""
     return jnp.reshape(number, jnp.shape(number) + (1,) * (part.ndim - 1)) if jnp.ndim(number) else number
 

@@ -131,7 +131,7 @@ def learning_seconds(cost: Cost | None, sweeps: int) -> float:
 def affordable_rows(columns: int, sweeps: int, seconds: float | None = None) -> int:
     """The most rows of which a dense matrix can be learned from in so many seconds."""
     rows = np.arange(1, 20000, dtype=float)
-    needed = sweeps * EVALUATIONS * cost_of_matrix(rows, columns).flops / FLOPS  # type: ignore[arg-type]
+    needed = sweeps * EVALUATIONS * cost_of_matrix(rows, columns).flops / FLOPS
     return int(np.searchsorted(needed, AFFORDABLE if seconds is None else min(seconds, AFFORDABLE)))
 
 

@@ -198,7 +198,7 @@ class FittedLabels(Result):
     """A latent model given labels or counts."""
 
     model: Any
-    scores: NormalScores
+    scores: Any  # from columns to what the model sees: `NormalScores`, or nothing
     mode: Mode
     waves: LearnedWaves | None  # of projections; None for splines
     log_evidence: float
@@ -336,7 +336,7 @@ class ProjectionPursuitLabels:
 
 
 def _fitted(
-    model: Any, scores: NormalScores, Z: np.ndarray, y: np.ndarray, learning: Learning | None, table: tuple[Rung, ...]
+    model: Any, scores: Any, Z: np.ndarray, y: np.ndarray, learning: Learning | None, table: tuple[Rung, ...]
 ) -> FittedLabels:
     mode, waves = _settled(model, _rows(model, Z, y))
     return FittedLabels(model, scores, as_numpy(mode), as_numpy(waves), float(mode.log_evidence), learning, table)

@@ -135,7 +135,7 @@ class Parametrised(eqx.Module):
             raise ValueError(f"tied parameters need to live in one set, but {kinds}: tie those that may take the same values")
         return with_values(dataclasses.replace(self, ties=(*self.ties, paths)), {paths[0]: values[paths[0]]})
 
-    def parameters(self) -> dict[str, np.ndarray]:
+    def parameters(self) -> dict[str, Any]:
         """Every parameter by its path, with its value."""
         return named_values(self)
 

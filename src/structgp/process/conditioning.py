@@ -28,7 +28,7 @@ from ..linalg.dense.cholesky import lapack_threads
 from ..posterior import Conditional, Model
 from ..structure.dense import typical_variance
 
-Pair = tuple[Float[Array, " M *C T"], Float[Array, " M *C"]]
+Pair = tuple[Float[Array, " M *C T"], Float[Array, " M *CC"]]
 
 
 class Posterior(eqx.Module):
@@ -59,7 +59,7 @@ class Posterior(eqx.Module):
         mean, U = self.with_weights(*columns(self.prior, X), means)
         return mean, covariance + U.T @ U if len(U) else covariance
 
-    def gradient(self, X: Float[Array, "M D"]) -> Float[Array, "M T D"]:
+    def gradient(self, X: Float[Array, "M D"]) -> Float[Array, " M *C T D"]:
         """The gradient of the mean in the inputs."""
 
         def mean(x: Array) -> Array:
@@ -67,7 +67,7 @@ class Posterior(eqx.Module):
 
         return jax.vmap(jax.jacrev(mean))(X)
 
-    def draw(self, key: Array, places: Any, n: int) -> Float[Array, "n M T"]:
+    def draw(self, key: Array, places: Any, n: int) -> Float[Array, " n M *C T"]:
         """n joint draws: the mean with drawn basis weights, and what the sites leave open."""
         X = jnp.asarray(places.points) if isinstance(places, Grid) else places
         means = (self.conditional.on_grid if isinstance(places, Grid) else self.conditional.at)(places)[0]  # type: ignore[attr-defined]
@@ -100,22 +100,24 @@ class Posterior(eqx.Module):
         return Posterior(self.prior, conditional, weights, evidence, self.targets)
 
     def with_weights(
-        self, known: Float[Array, " M"], Phi: Float[Array, "M P"], means: Float[Array, "M C"]
-    ) -> tuple[Float[Array, "M T"], Float[Array, "P M"]]:
+        self, known: Float[Array, " M *C"], Phi: Float[Array, " M *C P"], means: Float[Array, " M *C K"]
+    ) -> tuple[Float[Array, " M *C T"], Float[Array, " P *U"]]:
         """The mean of f, and U whose columns' products are the covariance that the uncertain weights add."""
         return combined(known, Phi, self.weights, means, self.targets)
 
 
 def combined(
-    known: Float[Array, " M"], Phi: Float[Array, "M P"], weights: Weights, means: Float[Array, "M C"], T: int
-) -> tuple[Float[Array, "M T"], Float[Array, "P M"]]:
+    known: Float[Array, " M *C"], Phi: Float[Array, " M *C P"], weights: Weights, means: Float[Array, " M *C K"], T: int
+) -> tuple[Float[Array, " M *C T"], Float[Array, " P *U"]]:
     """The mean of f, and U with UᵀU = ρᵀA⁻¹ρ, ρ = φ − m_Φ, through which the uncertain weights enter."""
     rho = Phi - means[..., T:]
     U = jax.scipy.linalg.solve_triangular(weights.factor, rho.T, lower=True) if rho.shape[-1] else rho.T
     return known[..., None] + means[..., :T] + rho @ weights.mean, U
 
 
-def basis_of(model: Model, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, " M"], Float[Array, "M P"]]:
+def basis_of(
+    model: Model, X: Float[Array, "M D"], part: int | None = None
+) -> tuple[Float[Array, " M *C"], Float[Array, " M *C P"]]:
     """The known mean and the basis functions at all rows; of one term of a sum only what is its own."""
     return columns(model, X) if part is None else jax.vmap(lambda x: basis_of_part(model, x, part))(X)
 

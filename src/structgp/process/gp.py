@@ -34,12 +34,12 @@ FEW_ROWS = 500  # up to this many observations, learning starts from several pla
 LEARNERS: dict[str, Any] = {"evidence": maximise, "em": maximise_by_em}
 
 
-def _as_kernel(kernel: Any) -> Kernel:
+def _as_kernel(kernel: Any) -> Any:
     if isinstance(kernel, type) and issubclass(kernel, Kernel):
         raise TypeError(f"GP needs a kernel, got the class {kernel.__name__}: call it, {kernel.__name__}()")
     if not isinstance(kernel, (Kernel, IndependentKernels)):
         raise TypeError(f"GP needs a kernel such as Matern52(), got {kernel!r}")
-    return kernel  # type: ignore[return-value]
+    return kernel
 
 
 def _as_likelihood(likelihood: Any) -> Likelihood:

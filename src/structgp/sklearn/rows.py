@@ -73,7 +73,8 @@ class RowReader(Result, BaseEstimator):
         check_classification_targets(labels)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
-            raise ValueError(f"{type(self).__name__} needs labels of at least two classes, got one class: {classes.tolist()[0]!r}")
+            one = classes.tolist()[0]
+            raise ValueError(f"{type(self).__name__} needs labels of at least two classes, got one class: {one!r}")
         return classes, codes
 
     def _seed(self) -> int:

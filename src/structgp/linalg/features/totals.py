@@ -35,7 +35,7 @@ class Totals(eqx.Module):
         """The sums over the rows of both."""
         return jax.tree.map(jnp.add, self, other)
 
-    def over(self, noise: Float[Array, ""]) -> Totals:
+    def over(self, noise: Float[Array, ""] | float) -> Totals:
         """The sums with weights divided by a noise variance, for weights that are 1 where something was seen."""
         logs = self.log_weights - self.count * jnp.log(noise)
         return Totals(self.gram / noise, self.cross / noise, self.targets / noise, logs, self.weights / noise, self.count)

@@ -26,14 +26,14 @@ SMALL = 64  # columns up to which factors are multiplied out
 Matrices = Sequence[Float[Array, "_ _"]]
 
 
-def product(matrices: Matrices, X: Float[Array, "*grid"]) -> Float[Array, "*grid"]:
+def product(matrices: Matrices, X: Float[Array, "*grid"]) -> Float[Array, "*new"]:
     """(⊗A_d) x, for matrices that may be rectangular."""
     for A in reversed(matrices):
         X = jnp.einsum("rg,ag->ar", X.reshape(-1, A.shape[1]), A)
     return X.reshape(tuple(A.shape[0] for A in matrices))
 
 
-def products(matrices: Matrices, X: Float[Array, " C *grid"]) -> Float[Array, " C *grid"]:
+def products(matrices: Matrices, X: Float[Array, " C *grid"]) -> Float[Array, " C *new"]:
     """(⊗A_d) x for each of several x, one after the other: each of them stays in the cache."""
     return product(matrices, X[0])[None] if len(X) == 1 else jax.lax.map(functools.partial(product, matrices), X)
 

@@ -44,7 +44,7 @@ def filtered(values: Float[Array, " F"], x: Float[Array, " N"]) -> Float[Array, 
     return jnp.fft.irfft(values * jnp.fft.rfft(x, size), size)[: len(x)]
 
 
-def solve(k: Float[Array, " L"], noise: Float[Array, ""], B: Float[Array, "C N"]) -> Float[Array, "C N"]:
+def solve(k: Float[Array, " L"], noise: Float[Array, ""] | float, B: Float[Array, "C N"]) -> Float[Array, "C N"]:
     """C⁻¹b for each b; `k` holds more than N lags."""
     values = spectrum(k[: B.shape[1] + 1])
     apply = lambda x: filtered(values, x) + noise * x

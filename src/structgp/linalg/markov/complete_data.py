@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Num
 
 from structgp.linalg.filters.kalman_smooth import Smoothed
 from structgp.linalg.markov.chain_algebra import Product, Scaled, Sum, read_weights
@@ -153,7 +153,7 @@ def _jumps(chain):
     return any(isinstance(node, White) for node in jax.tree.leaves(chain, is_leaf=lambda node: isinstance(node, White)))
 
 
-def log_dets_and_traces(chain: Chain, old: Chain, path: Path) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
+def log_dets_and_traces(chain: Chain, old: Chain, path: Path) -> tuple[Float[Array, ""], Float[Array, ""], Num[Array, ""]]:
     """log|V| + Σ log|Q|, tr V⁻¹S₁ + Σ tr Q⁻¹M, and the number of Gaussians, for a path whose pushes are those of an old chain.
 
     The expected log density is −½ (T · the first + the second). Places that repeat the one before have no push.

@@ -109,7 +109,7 @@ class SampledSegment(SegmentModel):
     observation every sample makes `trajectories` moves of `leaps` steps of size `step`. `window` points are looked back on.
     """
 
-    model: Recursive
+    model: SegmentModel
     spread: Numbers = parameter(1.0)
     samples: int = eqx.field(static=True, default=16)
     trajectories: int = eqx.field(static=True, default=4)

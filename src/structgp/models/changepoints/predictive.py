@@ -225,7 +225,7 @@ class Mixed(Predictive):
     def cdf(self, y: Any) -> np.ndarray:
         return np.asarray(_total(self.log_weight, self.parts.cdf(y)))
 
-    def quantile(self, q: Any) -> np.ndarray:
+    def quantile(self, q: Any) -> Any:
         each = self.parts.quantile(q)
         found = _bisected(self.cdf, q, each.min(axis=0), each.max(axis=0))
         return np.ceil(found - 1e-9) if np.all(each == np.round(each)) else found
@@ -279,7 +279,7 @@ def _total(log_weight: Any, values: Any) -> Any:
     return jnp.sum(jnp.where(weight > 0, weight * jnp.where(weight > 0, values, 0.0), 0.0), axis=0)
 
 
-def _bisected(cdf: Any, q: Any, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+def _bisected(cdf: Any, q: Any, low: Any, high: Any) -> Any:
     """Where a distribution function reaches q, between two bounds."""
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
