@@ -10,7 +10,7 @@ from structgp.learn.clock import NEVER, Deadline
 from structgp.models import choose
 from structgp.models.choose import Candidate, Tried, affordable_rows, best, sweeps_of
 from structgp.posterior import Prediction
-from structgp.tables.automatic import fit_table, prepare
+from structgp.tables.automatic import candidates, fit_table, prepare
 from structgp.tables.automatic.candidates import candidates_for
 from structgp.tables.automatic.compare import Attempt, _best, compare, hold_out
 from structgp.tables.automatic.problem import Problem, naive_forecast, seasons_of, task_of
@@ -295,9 +295,32 @@ def test_what_is_affordable_is_one_limit():
     assert choose.learning_seconds(cost_of_matrix(rows, 8), 1) == pytest.approx(72.0 + choose.COMPILING, rel=0.01)
 
 
-@pytest.mark.parametrize("kind", zoo.mostly_full(["additive", "projections"], "projections"))
-def test_estimators_and_tables_decide_alike(monkeypatch, kind):
-    """Where a dense matrix is too large, both compare the same candidates by one rule."""
+@pytest.mark.parametrize("right", [0, 1])
+def test_estimators_and_tables_decide_alike(monkeypatch, right):
+    """Where a dense matrix is too large, both compare the candidates of one list by one rule."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 2))
+    y = 3 * np.sin(2 * X[:, 0]) + 0.3 * rng.standard_normal(100)
+    gps = [sg.GP(sg.Matern52([1.0, 50.0] if i == right else [50.0, 1.0], 4.0), sg.Gaussian(0.09)) for i in (0, 1)]
+
+    def one(name, gp):
+        return Candidate(name, lambda X, y, tell, left: gp.condition(X, y), lambda fitted, X, y: gp.condition(X, y))
+
+    listed = {key: one(name, gp) for (key, name), gp in zip(choose.SUMS.items(), gps, strict=True)}
+    for place in (choose, candidates):
+        monkeypatch.setattr(place, "sums", lambda *_: listed)
+    monkeypatch.setattr(choose, "AFFORDABLE", 0.003)  # seconds, for about 40 rows
+    problem = Problem(X, y, "regression", "table", (), 0)
+    choices = candidates_for(problem, None, "auto", 60.0)
+    assert choices[:2] == list(listed.values())
+    assert choices[2].rows < 50
+    assert compare(problem, choices[:2], NEVER).fitted.gp is gps[right]
+    assert sg.GPRegressor().fit(X, y).fitted_.gp is gps[right]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["additive", "projections"])
+def test_so_they_do_with_what_is_in_the_list(monkeypatch, kind):
     monkeypatch.setattr(choose, "AFFORDABLE", 0.003)  # seconds, for about 40 rows
     monkeypatch.setattr(choose, "SEARCH", choose.Limits(projections=2))
     monkeypatch.setattr("structgp.tables.automatic.candidates.Limits", lambda *_, **__: choose.SEARCH)

@@ -184,6 +184,7 @@ def test_dates_are_written_as_dates(series):
         (sg.Wiener(variance=2.0), "random walk", "moves by ±3 a & b over the data"),
         (sg.DampedOscillator(0.02, 50.0), "wave of 0.48 hours", "phase for about 50 days"),
         (sg.Cosine(), "Cosine", "Cosine("),
+        (sg.Cosine().on(0), "function of <time>", "moves by ±3 a & b over the data; Cosine("),
     ],
 )
 def test_kernels_are_told_in_words(series, kernel, name, learned):

@@ -149,6 +149,12 @@ def _(term: Radial, model: TableModel, found: Found) -> Part:
 
 
 @describe.register
+def _(term: On, model: TableModel, found: Found) -> Part:
+    names = ", ".join(model.layout.names[d] for d in term.dims)
+    return Part(f"function of {names}", f"{_moves(found, model)}; {term.kernel!r}")
+
+
+@describe.register
 def _(term: Product, model: TableModel, found: Found) -> Part:
     periodic = next((factor for factor in term.factors if isinstance(factor, Periodic)), None)
     lasting = [factor.lengthscale for factor in term.factors if isinstance(factor, Radial)]
