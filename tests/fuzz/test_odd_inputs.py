@@ -137,7 +137,7 @@ INTO = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed", "ignore:ep, stopped")
 @pytest.mark.parametrize(("into", "how"), list(itertools.product(INTO, SPOILED)))
 def test_what_is_spoiled_is_refused(into, how):
     found = answer_or_line(lambda: INTO[into](SPOILED[how]))

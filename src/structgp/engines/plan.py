@@ -98,8 +98,8 @@ def plan(
     if not isinstance(structure, str) or structure not in ("auto", *known):
         raise ValueError(f"structure must be 'auto' or one of {known}, got {structure!r}")
     offers = sorted((_answer(engine, model, inputs, data) for engine in engines), key=_flops)
-    more = [_answer(engine, model, inputs, data) for engine in named]
-    offers += [offer for offer in more if offer.engine.structure == structure or (offer.cost and isinstance(model.kernel, Sum))]
+    many = isinstance(model.kernel, Sum) and inputs.dimension > 1  # what is not asked for is worth a line there only
+    offers += [_answer(engine, model, inputs, data) for engine in named if many or engine.structure == structure]
     if structure != "auto":
         chosen = _asked(offers, structure, model, inputs)
         return Plan((chosen, *(offer for offer in offers if offer is not chosen)))

@@ -100,6 +100,11 @@ def _for_likelihood(
                 f"{likelihood.extra_name} must be one number, or one for each of the {len(seen)} observations, "
                 f"got shape {more.shape}"
             )
+        bad = np.flatnonzero(~np.isfinite(more))
+        if len(bad):
+            raise ValueError(
+                f"{likelihood.extra_name} has {describe_bad(more)} (rows {few(bad)}): give finite numbers, or drop these rows"
+            )
         more = np.broadcast_to(more, seen.shape).copy()
     y = likelihood.check(np.where(seen, table[:, 0], np.nan), more)
     y = np.where(seen, y, y[np.argmax(seen)])  # an unseen value is never looked at, but must be one that could be seen

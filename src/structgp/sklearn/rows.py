@@ -70,7 +70,8 @@ class RowReader(Result, BaseEstimator):
             raise ValueError(f"y has {len(gone)} NaN or missing labels (rows {few(gone)}): drop the rows without a label")
         if labels.dtype.kind == "f" and np.isinf(labels).any():
             raise ValueError(f"y has {describe_bad(labels)} (rows {few(np.flatnonzero(np.isinf(labels)))}): drop these rows")
-        check_classification_targets(labels)
+        with np.errstate(invalid="ignore"):  # it looks whether numbers are whole
+            check_classification_targets(labels)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             one = classes.tolist()[0]
