@@ -156,11 +156,11 @@ def structgp_model(theta: np.ndarray):
 def structgp_evidence(data: Regression) -> Run:
     from structgp.inputs.layouts import as_inputs
     from structgp.inputs.observations import Data
-    from structgp.learn.evidence import Objective
+    from structgp.learn.evidence import evidence_objective
 
     gp, inputs, N = structgp_model(THETA), as_inputs(data.X), len(data.y)
     observed = Data(data.y[:, None], np.zeros(N), np.ones(N, dtype=bool), True)
-    objective = Objective(gp, inputs, observed, gp.plan(inputs).engine)
+    objective = evidence_objective(gp, inputs, observed, gp.plan(inputs).engine)
     return Run(lambda: answer(*objective(np.log(THETA))))
 
 

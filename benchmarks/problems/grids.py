@@ -60,14 +60,14 @@ def score(data: Cells, results: Mapping[str, Result]) -> dict[str, dict[str, flo
 def objective(gp, inputs, y: np.ndarray, structure: str) -> Run:
     """What `fit` calls, in structgp's words."""
     from structgp.inputs.observations import Data
-    from structgp.learn.evidence import Objective
+    from structgp.learn.evidence import evidence_objective
     from structgp.linalg.dense.cholesky import lapack_threads
     from structgp.parameters.tree import free_vector
 
     seen = ~np.isnan(y)
     observed = Data(np.where(seen, y, 0.0)[:, None], np.zeros(len(y)), seen)
     chosen = gp.plan(inputs, structure, y=y)
-    evaluate, theta = Objective(gp, inputs, observed, chosen.engine), free_vector(gp)
+    evaluate, theta = evidence_objective(gp, inputs, observed, chosen.engine), free_vector(gp)
 
     def call() -> Result:
         with lapack_threads(chosen.rows):

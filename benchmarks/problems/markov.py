@@ -58,13 +58,13 @@ def structgp_objective(data: Series):
     """What `fit` calls: value and gradient as a function of θ."""
     from structgp.inputs.layouts import as_inputs
     from structgp.inputs.observations import Data
-    from structgp.learn.evidence import Objective
+    from structgp.learn.evidence import evidence_objective
     from structgp.parameters.tree import free_vector
 
     gp, N = gp_of(data), len(data.y)
     inputs = as_inputs(data.t)
     observed = Data(data.y[:, None], np.zeros(N), np.ones(N, dtype=bool))
-    return Objective(gp, inputs, observed, gp.plan(inputs, "markov").engine), free_vector(gp)
+    return evidence_objective(gp, inputs, observed, gp.plan(inputs, "markov").engine), free_vector(gp)
 
 
 def structgp_both(data: Series) -> Run:

@@ -26,9 +26,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 from jaxtyping import Array, Float, Int
-from scipy.interpolate import BSpline
 
 from structgp.linalg.markov import matern_sde
 
@@ -103,14 +101,18 @@ def _one(breaks: np.ndarray, n: int) -> tuple[np.ndarray, ...]:
     return rough[0].t, in_b_splines, *_coefficients([v @ change for v in values], [e @ change for e in ends], n)
 
 
-def _integrals(breaks: np.ndarray, coefficients: np.ndarray, degree: int, times: int) -> BSpline:
+def _integrals(breaks: np.ndarray, coefficients: np.ndarray, degree: int, times: int) -> Any:
     """Splines integrated so many times from the start of the line."""
+    from scipy.interpolate import BSpline
+
     spline = BSpline(np.pad(breaks, degree, mode="edge"), coefficients, degree)
     return spline.antiderivative(times) if times else spline
 
 
 def _orthonormal(values: list[np.ndarray], ends: list[np.ndarray], n: int) -> np.ndarray:
     """The change of basis, from factors of the inner products: their squares are never formed."""
+    import scipy.linalg
+
     q, V, rate = matern_sde.diffusion(n), matern_sde.stationary(n), math.sqrt(2 * n - 1) / REFERENCE
     inside = sum(math.comb(n, k) * rate ** (0.5 - k) * values[k] for k in range(n + 1)) / math.sqrt(q)
     start = np.linalg.solve(np.linalg.cholesky(V), np.stack([rate**-k * ends[k] for k in range(n)]))
