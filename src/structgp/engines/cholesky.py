@@ -165,7 +165,7 @@ class RootConditional(Conditional):
         return Ks @ self.alpha, jnp.maximum(prior - jnp.sum(U * U, axis=0) + jnp.sum(V * V, axis=0), 0.0)
 
 
-def cost_of_matrix(rows: Any, dimension: int) -> Cost:
+def cost_of_matrix(rows: int, dimension: int) -> Cost:
     """What the covariance matrix of so many rows takes."""
     return Cost(flops=rows**3 + rows**2 * (5 * dimension + 50), bytes=3 * 8 * rows**2, rows=rows)
 

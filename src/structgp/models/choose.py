@@ -13,6 +13,7 @@ more. It compares models that learned from the same rows. Where it does not spea
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -130,9 +131,9 @@ def learning_seconds(cost: Cost | None, sweeps: int) -> float:
 
 def affordable_rows(columns: int, sweeps: int, seconds: float | None = None) -> int:
     """The most rows of which a dense matrix can be learned from in so many seconds."""
-    rows = np.arange(1, 20000, dtype=float)
-    needed = sweeps * EVALUATIONS * cost_of_matrix(rows, columns).flops / FLOPS
-    return int(np.searchsorted(needed, AFFORDABLE if seconds is None else min(seconds, AFFORDABLE)))
+    allowed = AFFORDABLE if seconds is None else min(seconds, AFFORDABLE)
+    needed = lambda rows: sweeps * EVALUATIONS * cost_of_matrix(rows, columns).flops / FLOPS
+    return bisect.bisect_left(range(1, 20000), allowed, key=needed)
 
 
 def sums(
