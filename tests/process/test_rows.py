@@ -79,7 +79,8 @@ def test_what_fills_up_changes_nothing(monkeypatch, structure, likelihood):
 
 def test_sizes_are_few_and_large_enough():
     sizes = [rows.size_for(count) for count in range(1, rows.LARGEST + 1)]
-    assert len(set(sizes)) < 16
+    assert len(set(sizes)) < 32
+    assert {rows.size_for(count) for count in range(180, 193)} == {192}
     assert all(count <= size <= max(16, 2 * count) for count, size in enumerate(sizes, 1))
 
 

@@ -19,9 +19,10 @@ LARGEST = 2048  # beyond, compiling is little beside what an evaluation takes
 
 
 def size_for(count: int, least: int = LEAST) -> int:
-    """The size that so many rows are filled up to: a power of two, or half way between two from 128 on."""
+    """The size that so many rows are filled up to: a power of two, and from 64 on one of four between two of them."""
     whole = max(least, 1 << max(count - 1, 0).bit_length())
-    return 3 * whole // 4 if whole > 128 and count <= 3 * whole // 4 else whole
+    step = whole // 8 if whole > 64 else whole
+    return max(-(-count // step) * step, least)
 
 
 def filled(values: Any, size: int) -> np.ndarray:
