@@ -14,7 +14,7 @@ import numpy as np
 from ..._types import Seed, double_precision, generator
 from ...engines.additive import SOLVERS, AdditiveConditional, AdditiveEngine, basis_of, remainders
 from ...engines.additive_splines import SplineMap
-from ...engines.base import Offer, form_by_shape
+from ...engines.base import Offer, form_by_shape, noise_variance
 from ...engines.basis import columns, integrate
 from ...engines.plan import Plan
 from ...engines.woodbury import evidence
@@ -112,7 +112,7 @@ class FittedAdditive(Fitted):
             V = _contrast(self.conditional, self.weights, at_grid, line, center_of_features, at_data, self._targets)
             effect = float(np.sqrt(np.mean((at_data.mean[:, line] - center[line]) ** 2)))
             doubt = WITHIN * float(np.sqrt(np.mean(V)))
-            noise = float(getattr(self.likelihood, "noise", 1.0))
+            noise = float(np.mean(noise_variance(self.gp, self.inputs))) if self.likelihood.is_gaussian else 1.0
             weak = effect < max(NO_EFFECT * noise**0.5, doubt)
             found.append(Component(_name(term), grid[:, line], self._shaped(mean), V, effect, weak))
         return found
