@@ -82,6 +82,7 @@ _WHERE = {
     "inputs.layouts": ["Grid", "Points", "Times", "as_inputs"],
     "inputs.binning": ["bin_to_grid"],
     "structure.dense": ["covariance"],
+    "engines.approximation": ["Approximation"],
     "models.changepoints.model": ["ChangePoints"],
     "models.changepoints.hazards": ["ConstantHazard", "FunctionHazard", "Hazard", "LogisticHazard", "TabulatedHazard"],
     "models.changepoints.segments": ["SegmentModel", "SideBySide"],

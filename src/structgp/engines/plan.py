@@ -8,9 +8,9 @@ from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Sum
 from ..posterior import Model
-from ..structure.approximate import NAMES
 from ..structure.base import No
 from .additive import AdditiveEngine
+from .approximation import Approximation, as_approximation
 from .base import NOT_NEEDED, Engine, Offer, form_by_shape
 from .cholesky import LARGEST, Cholesky, SignedCholesky
 from .eigen import Eigen
@@ -84,15 +84,21 @@ class Plan:
 
 
 def plan(
-    model: Model, inputs: Inputs, structure: str = "auto", approximate: str | None = None, data: Data | None = None
+    model: Model,
+    inputs: Inputs,
+    structure: str = "auto",
+    approximate: str | Approximation | None = None,
+    data: Data | None = None,
+    inference: str | None = None,
 ) -> Plan:
     """Compare the algorithms for a model on inputs and data: the cheapest first, or that for the structure asked for.
 
-    Without data all places are taken to be seen equally well. `approximate` names what may stand in for kernels without a
-    finite state; asked for by name, it is taken, or refused.
+    Without data all places are taken to be seen equally well. `approximate` is what may stand in for the prior, a value or a
+    name; asked for, it is taken, or refused. `inference` names the way in which sites will be found, None for Gaussian data.
     """
-    if approximate is not None:
-        return _approximate_plan(model, inputs, structure, approximate, data)
+    approximation = as_approximation(approximate)
+    if approximation is not None:
+        return _approximate_plan(model, inputs, structure, approximation, data, inference)
     engines, named = (ENGINES, BY_NAME) if model.likelihood.latents == 1 else (SEVERAL, ())
     known = list(dict.fromkeys(engine.structure for engine in (*engines, *named)))
     if not isinstance(structure, str) or structure not in ("auto", *known):
@@ -142,15 +148,13 @@ def _refuse_what_is_too_large(found: Plan, usual: str) -> None:
         raise ValueError(_reason(spoilt))
 
 
-def _approximate_plan(model: Model, inputs: Inputs, structure: str, approximate: str, data: Data | None) -> Plan:
-    if not isinstance(approximate, str) or approximate not in NAMES:
-        raise ValueError(f"approximate must be one of {list(NAMES)}, or None to be exact, got {approximate!r}")
-    if structure not in ("auto", Kalman.structure):
-        raise ValueError(f"structure={structure!r} is exact, so nothing is approximate there: leave out one of the two")
-    if model.likelihood.latents > 1:
-        raise ValueError(f"approximate={approximate!r} cannot be had for several latents: leave it out")
-    asked = _answer(Kalman(approximate=approximate), model, inputs, data)
+def _approximate_plan(
+    model: Model, inputs: Inputs, structure: str, approximation: Approximation, data: Data | None, inference: str | None
+) -> Plan:
+    approximation.check(model, structure)
+    asked = _answer(approximation.engine(model, inference), model, inputs, data)
     if asked.reason:
-        raise ValueError(f"approximate={approximate!r} cannot be had: {asked.reason}")
-    others = [engine for engine in ENGINES if engine.structure != Kalman.structure]
+        raise ValueError(f"approximate={approximation} cannot be had: {asked.reason}")
+    exact = ENGINES if model.likelihood.latents == 1 else SEVERAL
+    others = [engine for engine in exact if engine.structure != approximation.structure]
     return Plan((asked, *(_answer(engine, model, inputs, data) for engine in others)))

@@ -8,6 +8,7 @@ import equinox as eqx
 import numpy as np
 
 from .._types import Seed, double_precision, generator, whole
+from ..engines.approximation import Approximation, as_approximation
 from ..engines.plan import Plan, plan
 from ..inference.mcmc import LatentDraws, sample_latents
 from ..inputs.layouts import as_inputs
@@ -66,7 +67,7 @@ class GP(Parametrised):
         self,
         X: Any,
         structure: str = "auto",
-        approximate: str | None = None,
+        approximate: str | Approximation | None = None,
         *,
         y: Any = None,
         noise: Any = None,
@@ -78,12 +79,13 @@ class GP(Parametrised):
         Gaps and unequal noise may ask for another algorithm: with y, and what else `condition` takes, the plan knows of them.
 
         ``approximate="state-space"`` lets a process with a finite state stand in for SquaredExponential and RationalQuadratic,
-        ``"matern"`` a Matérn kernel of high order; the plan says how far the covariance is then off.
+        ``"matern"`` a Matérn kernel of high order; the plan says how far the covariance is then off. Other approximations are
+        values: `Approximation`.
         """
         inputs = as_inputs(X, clocks=())
         check_inputs(self, inputs)
         data = None if y is None else read_observations(self.likelihood, y, noise, "infer", inputs, extra, weights)
-        return plan(self, inputs, structure, approximate, data)
+        return self._planned(inputs, structure, approximate, data)[1]
 
     @double_precision
     def condition(
@@ -94,7 +96,7 @@ class GP(Parametrised):
         noise: Any = None,
         missing: str = "error",
         structure: str = "auto",
-        approximate: str | None = None,
+        approximate: str | Approximation | None = None,
         inference: str | None = None,
         extra: Any = None,
         weights: Any = None,
@@ -112,8 +114,9 @@ class GP(Parametrised):
         inputs = as_inputs(X, clocks=())
         check_inputs(self, inputs)
         data = read_observations(self.likelihood, y, noise, missing, inputs, extra, weights)
-        chosen = plan(self, inputs, structure, approximate, data)
-        return Fitted.of(self, inputs, data, condition(self, inputs, data, chosen, rule_for(self, inference, data)))
+        rule = rule_for(self, inference, data)
+        gp, chosen = self._planned(inputs, structure, approximate, data, rule)
+        return Fitted.of(gp, inputs, data, condition(gp, inputs, data, chosen, rule))
 
     @double_precision
     def fit(
@@ -124,7 +127,7 @@ class GP(Parametrised):
         noise: Any = None,
         missing: str = "error",
         structure: str = "auto",
-        approximate: str | None = None,
+        approximate: str | Approximation | None = None,
         restarts: int | None = None,
         seed: Seed = 0,
         max_evaluations: int = 500,
@@ -152,8 +155,8 @@ class GP(Parametrised):
         inputs = as_inputs(X, clocks=())
         check_inputs(self, inputs)
         data = read_observations(self.likelihood, y, noise, missing, inputs, extra, weights)
-        chosen = plan(self, inputs, structure, approximate, data)
         rule = rule_for(self, inference, data)
+        gp, chosen = self._planned(inputs, structure, approximate, data, rule)
         if rule is not None and method == "em":
             raise ValueError(
                 "method='em' needs Gaussian observations: leave it out, and the evidence is climbed by its gradient"
@@ -169,10 +172,10 @@ class GP(Parametrised):
         }
         sites = gradient = None
         if rule is not None:
-            sites = SiteEvidence(self, inputs, data, chosen.engine, rule)
-            gradient, options["objective"] = sites.begin(free_vector(self)), Objective(self, sites)
-        with compiled_ahead(self, inputs, data, chosen.engine, rule, after=gradient):
-            learned, learning = LEARNERS[method](self, inputs, data, chosen.chosen, **options)
+            sites = SiteEvidence(gp, inputs, data, chosen.engine, rule)
+            gradient, options["objective"] = sites.begin(free_vector(gp)), Objective(gp, sites)
+        with compiled_ahead(gp, inputs, data, chosen.engine, rule, after=gradient):
+            learned, learning = LEARNERS[method](gp, inputs, data, chosen.chosen, **options)
             found = None if sites is None else sites.sites(free_vector(learned))
         warn_if_pressed(learning, stacklevel=4)
         chosen = chosen.tuned(learned, inputs, data)
@@ -266,6 +269,12 @@ class GP(Parametrised):
     def __repr__(self) -> str:
         mean = "" if type(self.mean).__name__ == "ZeroMean" else f", mean={self.mean!r}"
         return f"GP({self.kernel!r}, likelihood={self.likelihood!r}{mean})"
+
+    def _planned(self, inputs: Any, structure: str, approximate: Any, data: Any, rule: Any = None) -> tuple[GP, Plan]:
+        """The model that is computed with, which an approximation may give parameters of its own, and what runs."""
+        approximation = as_approximation(approximate)
+        gp = self if approximation is None else approximation.applied(self, inputs, data)
+        return gp, plan(gp, inputs, structure, approximation, data, None if rule is None else rule.name)
 
     def _needs_gaussian(self, what: str) -> None:
         if not self.likelihood.is_gaussian:
