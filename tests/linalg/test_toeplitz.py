@@ -28,8 +28,10 @@ def test_products_solutions_and_the_diagonal_of_the_inverse():
     np.testing.assert_allclose(
         toeplitz.filtered(toeplitz.spectrum(k[: N + 1]), jnp.asarray(T[0])) + 0.1 * T[0], C @ T[0], atol=1e-12
     )
-    np.testing.assert_allclose(toeplitz.solve(k, 0.1, jnp.asarray(T)), np.linalg.solve(C, T.T).T, rtol=1e-8, atol=1e-9)
     inverse = np.linalg.inv(C)
+    first = jnp.asarray(inverse[0])
+    np.testing.assert_allclose(toeplitz.solve(k, 0.1, first, jnp.asarray(T)), T @ inverse, rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(toeplitz.all_explained(k, 0.1, first, jnp.asarray(T)), T @ inverse @ T.T, rtol=1e-11)
     np.testing.assert_allclose(toeplitz.inverse_diagonal(jnp.asarray(inverse[0])), np.diagonal(inverse), rtol=1e-10)
     sums = [np.trace(inverse, offset=j) for j in range(N)]
     np.testing.assert_allclose(toeplitz.diagonal_sums(jnp.asarray(inverse[0])), sums, rtol=1e-9, atol=1e-10)
@@ -39,11 +41,12 @@ def test_products_solutions_and_the_diagonal_of_the_inverse():
 def test_log_determinant_by_limit_or_recursion(scale):
     """Short correlations meet the limit; where they are as long as the series, the recursion takes over."""
     k = lags(scale, toeplitz.lags_needed(N))
-    value, error = toeplitz.log_det(k, jnp.asarray(0.1), N)
+    first, value, error = toeplitz.inverse(k, jnp.asarray(0.1), N)
     good = bool(toeplitz._by_limit(k, jnp.asarray(0.1), N)[2])
     assert good == (scale < 10)
     assert error < 1e-7
     np.testing.assert_allclose(value, np.linalg.slogdet(np.asarray(dense(k, 0.1)))[1], rtol=1e-9)
+    np.testing.assert_allclose(first, np.linalg.inv(np.asarray(dense(k, 0.1)))[0], rtol=1e-9, atol=1e-10)
 
 
 def test_gradient():
@@ -67,11 +70,30 @@ def test_gradient():
 
 
 def test_against_levinson():
-    k = np.asarray(lags(3.0, N + 1))
-    column = k[:N] + 0.2 * (np.arange(N) == 0)
+    k = lags(3.0, toeplitz.lags_needed(N))
+    column = np.asarray(k[:N]) + 0.2 * (np.arange(N) == 0)
+    first = toeplitz.inverse(k, jnp.asarray(0.2), N).first
     np.testing.assert_allclose(
-        toeplitz.solve(jnp.asarray(k), 0.2, jnp.asarray(T))[0], scipy.linalg.solve_toeplitz(column, T[0]), rtol=1e-8, atol=1e-10
+        toeplitz.solve(k, 0.2, first, jnp.asarray(T))[0], scipy.linalg.solve_toeplitz(column, T[0]), rtol=1e-8, atol=1e-10
     )
+
+
+@pytest.mark.parametrize(("noise", "right_to"), [(1e-2, 1e-9), (1e-4, 1e-7), (1e-6, 1e-4)])
+def test_what_periods_explain_at_low_noise(noise, right_to):
+    """What is left open beside a variance of 2, in units of the noise, against solutions refined with more digits."""
+    period = lambda lag: np.exp(-2 * np.sin(np.pi * lag / 12) ** 2 - 0.5 * (lag / 80) ** 2) + np.exp(-0.5 * (lag / 40) ** 2)
+    steps, ahead = np.arange(N), N + np.arange(20)
+    B = period(np.abs(ahead[:, None] - steps))
+    k = jnp.asarray(period(np.arange(toeplitz.lags_needed(N))))
+    C = period(np.abs(steps[:, None] - steps)) + noise * np.eye(N)
+    factor = scipy.linalg.cho_factor(C)
+    X = scipy.linalg.cho_solve(factor, B.T).astype(np.longdouble)
+    for _ in range(3):
+        X += scipy.linalg.cho_solve(factor, np.asarray(B.T - C.astype(np.longdouble) @ X, float))
+    expected = np.asarray(2 - np.sum(B.T * X, axis=0), float)
+    first = toeplitz.inverse(k, jnp.asarray(noise), N).first
+    left = 2 - np.asarray(toeplitz.explained(k, noise, first, jnp.asarray(B)))
+    np.testing.assert_allclose(left, expected, rtol=0, atol=right_to * noise)
 
 
 W = np.where(np.arange(N) % 17 < 4, 0.0, np.linspace(2.0, 30.0, N))  # gaps, and noise that differs

@@ -23,7 +23,7 @@ from ..structure.dense import covariance, typical_variance, variances
 from ..structure.toeplitz import Toeplitz, toeplitz
 from .base import Cost, Engine, Offer, draw, first_no, form_by_shape, noise_variance, not_alike, not_gaussian
 
-LOWEST_NOISE = 1e-8  # in units of the prior variance: below, conjugate gradients take too many steps
+LOWEST_NOISE = 1e-7  # in units of the prior variance: below, log|C| loses digits that Cholesky keeps
 OVERHEAD = 1e8  # flops that many small transforms are worth, so that short series go to the whole matrix
 
 
@@ -46,7 +46,7 @@ class ToeplitzConditional(Conditional):
 
     @property
     def row_size(self) -> int:
-        return 1 if self.own else 8 * self.alpha.shape[1]
+        return 1 if self.own else 16 * self.alpha.shape[1]
 
     @property
     def log_det_error(self) -> Float[Array, ""]:
@@ -65,13 +65,13 @@ class ToeplitzConditional(Conditional):
             return (self.T - self.noise * self.alpha)[:, places].T, jnp.maximum(left, 0.0)[places]
         kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
         Ks = covariance(kernel, X, self.structure.t[:, None])
-        explained = jnp.sum(Ks * self._solve(Ks), axis=1)
+        explained = linalg.explained(self._lags, self.noise, self.first, Ks)
         return Ks @ self.alpha.T, jnp.maximum(variances(kernel, X) - explained, 0.0)
 
     def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
         Ks = covariance(self.kernel, X, self.structure.t[:, None])
-        explained = Ks @ self._solve(Ks).T
-        return Ks @ self.alpha.T, covariance(self.kernel, X, X) - 0.5 * (explained + explained.T)
+        explained = linalg.all_explained(self._lags, self.noise, self.first, Ks)
+        return Ks @ self.alpha.T, covariance(self.kernel, X, X) - explained
 
     def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
         return draw(self.joint(X)[1], key, n)
@@ -80,8 +80,9 @@ class ToeplitzConditional(Conditional):
         rank = self.structure.rank
         return linalg.inverse_diagonal(self.first)[rank], self.alpha.T[rank]
 
-    def _solve(self, B: Float[Array, "M N"]) -> Float[Array, "M N"]:
-        return linalg.solve(self.structure.lags(B.shape[1] + 1), self.noise, B)
+    @property
+    def _lags(self) -> Float[Array, " L"]:
+        return self.structure.lags(self.alpha.shape[1] + 1)
 
 
 class FourierToeplitz(Engine):
@@ -112,8 +113,8 @@ class FourierToeplitz(Engine):
     def condition(self, structure: Toeplitz, sites: Sites) -> ToeplitzConditional:
         T, noise, N = structure.in_time(sites.targets).T, _noise(sites), len(structure.t)
         k = structure.lags(linalg.lags_needed(N))
-        solved = linalg.solve(k, noise, jnp.concatenate([T, jnp.zeros((1, N)).at[0, 0].set(1.0)]))
-        return ToeplitzConditional(structure, noise, T, solved[:-1], solved[-1], *linalg.log_det(k, noise, N))
+        inverse = linalg.inverse(k, noise, N)
+        return ToeplitzConditional(structure, noise, T, linalg.solve(k, noise, inverse.first, T), *inverse)
 
 
 def _noise(sites: Sites) -> Float[Array, ""]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import ClassVar
 
 import equinox as eqx
@@ -56,7 +57,7 @@ class LinesConditional(Conditional):
     @property
     def row_size(self) -> int:
         S, C, T = self.alpha.shape
-        return S if self.own else 8 * T + (C + 2) * S
+        return S if self.own else 16 * T + (C + 2) * S
 
     @property
     def log_det_error(self) -> Float[Array, ""]:
@@ -79,13 +80,14 @@ class LinesConditional(Conditional):
             left = jnp.maximum(self.noise * (1 - self.noise * diagonal), 0.0)
             return mean[(slice(None), *cells)].T, left[cells]
         along, others = self._rows(X)
-        explained = jax.lax.map(lambda row: jnp.sum(row[1] ** 2 * self._forms(row[0][None])[:, 0, 0]), (along, others))
+        explained = self._over_lines(lambda k, first: linalg.explained(k, self.noise, first, along), others.T**2)
         return self._mean(along, others), jnp.maximum(variances(self.kernel, X) - explained, 0.0)
 
     def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
         along, others = self._rows(X)
-        explained = jnp.einsum("mj,nj,jmn->mn", others, others, self._forms(along))
-        return self._mean(along, others), covariance(self.kernel, X, X) - 0.5 * (explained + explained.T)
+        of_line = lambda k, first: linalg.all_explained(k, self.noise, first, along)
+        explained = self._over_lines(of_line, others.T, lambda weights: weights[:, None] * weights)
+        return self._mean(along, others), covariance(self.kernel, X, X) - explained
 
     def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
         return draw(self.joint(X)[1], key, n)
@@ -101,10 +103,17 @@ class LinesConditional(Conditional):
     def _mean(self, along: Float[Array, "M T"], others: Float[Array, "M S"]) -> Float[Array, "M C"]:
         return jnp.einsum("mj,mjc->mc", others, jnp.einsum("mt,jct->mjc", along, self.alpha))
 
-    def _forms(self, along: Float[Array, "M T"]) -> Float[Array, "S M M"]:
-        """kᵀ(γ_jK_line + noise·I)⁻¹k for every eigenvector."""
-        k = self.structure.line.lags(along.shape[1] + 1)
-        return jax.lax.map(lambda g: along @ linalg.solve(g * k, self.noise, along).T, self.gamma)
+    def _over_lines(
+        self,
+        of_line: Callable[[Array, Array], Array],
+        others: Float[Array, "S M"],
+        weights: Callable[[Array], Array] = lambda row: row,
+    ) -> Array:
+        """Σ_j of what a function of the lags and of the first column of C⁻¹ says of each eigenvector, weighted."""
+        k = self.structure.line.lags(self.first.shape[1] + 1)
+        add = lambda total, line: (total + weights(line[0]) * of_line(line[1] * k, line[2]), None)
+        zero = jnp.zeros_like(weights(others[0]))
+        return jax.lax.scan(add, zero, (others, self.gamma, self.first))[0]
 
     def _inverse(self) -> tuple[Float[Array, "*sizes"], Float[Array, " C *sizes"]]:
         """The diagonal of C⁻¹ and C⁻¹T over the grid."""
@@ -155,13 +164,16 @@ class ToeplitzLines(Engine):
         parts, noise = kron.eigen([structure.grid.others(structure.axis)]), noise_of(sites)
         gamma, U = parts.values[0], parts.vectors[0]
         turned = jnp.moveaxis(structure.tables(structure.grid.to_grid(sites.targets)) @ U, 2, 0)
-        C, T = turned.shape[1:]
+        T = turned.shape[2]
         k = structure.line.lags(linalg.lags_needed(T))
-        one = lambda g, y: (linalg.solve(g * k, noise, y), linalg.log_det(g * k, noise, T))
-        columns = jnp.concatenate([turned, jnp.broadcast_to(jnp.zeros(T).at[0].set(1.0), (len(gamma), 1, T))], axis=1)
-        solved, (log_dets, errors) = jax.lax.map(lambda line: one(*line), (gamma, columns))
-        sums = jnp.sum(log_dets), jnp.sum(errors)
-        return LinesConditional(structure, U, gamma, noise, turned, solved[:, :C], solved[:, C], *sums)
+
+        def one(g: Array, y: Array) -> tuple[Array, linalg.Inverse]:
+            inverse = linalg.inverse(g * k, noise, T)
+            return linalg.solve(g * k, noise, inverse.first, y), inverse
+
+        alpha, inverses = jax.lax.map(lambda line: one(*line), (gamma, turned))
+        sums = jnp.sum(inverses.log_det), jnp.sum(inverses.error)
+        return LinesConditional(structure, U, gamma, noise, turned, alpha, inverses.first, *sums)
 
 
 def all_toeplitz(
