@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -19,6 +20,8 @@ from ..kernels.algebra import Kernel
 from ..posterior import Conditional, Model
 from ..sites import Marginals, Sites
 from ..structure.base import No, Structure
+
+ShiftOf = Callable[[Marginals], Array]
 
 NOT_NEEDED = No("there is a shorter way for these data")  # of algorithms that ask less of the data than these have
 
@@ -89,6 +92,12 @@ class Engine(eqx.Module):
     def marginals(self, structure: Any, sites: Sites) -> Marginals:
         """What natural sites leave of the process at their own places; NaN where they leave no density."""
         raise NotImplementedError(f"the {self.name} engine has no marginals for observations that are not Gaussian")
+
+    def marginals_and_applied(self, structure: Any, sites: Sites, shift: ShiftOf) -> tuple[Marginals, Float[Array, " N *C"]]:
+        """The marginals, and Σ applied to a shift that follows from them; in one go where the algorithm keeps its factor."""
+        found = self.marginals(structure, sites)
+        again = dataclasses.replace(sites, shift=shift(found)[..., None])
+        return found, self.marginals(structure, again).mean[..., 0]
 
     @abc.abstractmethod
     def condition(self, structure: Any, sites: Sites) -> Conditional:

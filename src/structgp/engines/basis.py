@@ -14,6 +14,7 @@ Sites that are mere factors exp(h f − ½ w f²) on the whole f = m + g + Φβ 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -25,7 +26,7 @@ from ..inputs.observations import Data
 from ..linalg.blocks import Blocks, times
 from ..means import Mean
 from ..posterior import Model
-from ..sites import Sites
+from ..sites import Marginals, Sites
 from .base import Engine
 
 NOISE_FLOOR = 1e-15  # in units of the prior variance: exact observations, as far as rounding can tell
@@ -94,7 +95,7 @@ def free_weights(model: Model, P: int, D: int) -> int:
 
 
 class Whole(NamedTuple):
-    """All of f given factors, at their places: mean, variance, the normaliser log E exp Σ(h f − ½ w f²), and Σ applied to s."""
+    """All of f given factors, at their places: mean, variance, log E exp Σ(h f − ½ w f²), and Σ applied to a shift."""
 
     mean: Float[Array, " N *C"]
     variance: Float[Array, " N *C"]
@@ -142,20 +143,26 @@ class Factors(eqx.Module):
 
 
 def given_factors(
-    engine: Engine, structure: Any, model: Model, factors: Factors, D: int, s: Float[Array, " N *C"] | None = None
+    engine: Engine, structure: Any, model: Model, factors: Factors, D: int, shift: Callable[[Array], Array] | None = None
 ) -> Whole:
-    """Marginals of the whole f at the places of the factors, and its covariance there applied to a vector s."""
-    means, variance, log_det, gram = engine.marginals(structure, factors.sites() if s is None else factors.sites(s))
-    P = factors.Phi.shape[-1]
-    log_normaliser, weights = factors.integrate(model, log_det, gram, D)
-    mean, applied = factors.offset + means[..., 0], None if s is None else means[..., -1]
-    if not P:
-        return Whole(mean, variance, log_normaliser, applied)
-    rho = factors.Phi - means[:, 1 : P + 1]
-    U = jax.scipy.linalg.solve_triangular(weights.factor, rho.T, lower=True)
-    if s is not None:
-        applied = means[:, -1] + U.T @ (U @ s)
-    return Whole(mean + rho @ weights.mean[:, 0], variance + jnp.sum(U * U, axis=0), log_normaliser, applied)
+    """Marginals of the whole f at the places of the factors, and its covariance applied to a function of its variances."""
+
+    def whole(found: Marginals) -> tuple[Whole, Float[Array, "P N"] | None]:
+        means, variance, log_det, gram = found
+        log_normaliser, weights = factors.integrate(model, log_det, gram, D)
+        mean, P = factors.offset + means[..., 0], factors.Phi.shape[-1]
+        if not P:
+            return Whole(mean, variance, log_normaliser, None), None
+        rho = factors.Phi - means[:, 1:]
+        U = jax.scipy.linalg.solve_triangular(weights.factor, rho.T, lower=True)
+        return Whole(mean + rho @ weights.mean[:, 0], variance + jnp.sum(U * U, axis=0), log_normaliser, None), U
+
+    if shift is None:
+        return whole(engine.marginals(structure, factors.sites()))[0]
+    from_marginals = lambda found: shift(whole(found)[0].variance)
+    found, applied = engine.marginals_and_applied(structure, factors.sites(), from_marginals)
+    result, U = whole(found)
+    return result._replace(applied=applied if U is None else applied + U.T @ (U @ shift(result.variance)))
 
 
 def log_normaliser(

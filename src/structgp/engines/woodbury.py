@@ -25,13 +25,13 @@ from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
 from ..linalg.dense.identity_plus import log_det_and_forms, solve_lower
-from ..linalg.features.totals import ROWS, Totals, totals, visited
+from ..linalg.features.totals import ROWS, Totals, in_blocks, totals, visited
 from ..posterior import Conditional, Model
 from ..sites import Marginals, Sites
 from ..structure.base import No
 from ..structure.derivatives import along
 from ..structure.features import FeatureMap, Features, Stacked, features
-from .base import Cost, Engine, Offer, form_by_shape
+from .base import Cost, Engine, Offer, ShiftOf, form_by_shape
 
 Evidence = tuple[Float[Array, ""], Float[Array, "C C"]]
 
@@ -90,6 +90,16 @@ def at_rows(structure: Features, weighed: Weighed) -> tuple[Float[Array, "N C"],
         return jnp.sum((root @ phi) ** 2, axis=0) + made.rest(phi)
 
     return visited(lambda block: of(block).T @ b, blocks, count), visited(variance, blocks, count)
+
+
+def applied(structure: Features, weighed: Weighed, shift: Float[Array, " N"]) -> Float[Array, " N"]:
+    """The covariance of ψᵀa at the rows of the data, applied to a shift there."""
+    made, (of, blocks), count = structure.map, structure.blocks(), len(structure.X)
+    size = count if len(blocks) == 1 else blocks.shape[1]
+    add = lambda total, block: (total + of(block[0]) @ block[1], None)
+    total = jax.lax.scan(add, jnp.zeros(made.size), (blocks, in_blocks(shift, size)))[0]
+    b = made.unwhiten(jax.scipy.linalg.cho_solve((weighed.factor, True), made.whiten(total[:, None])))[:, 0]
+    return visited(lambda block: of(block).T @ b, blocks, count)
 
 
 class WoodburyConditional(Conditional):
@@ -164,6 +174,11 @@ class Woodbury(Engine):
     def marginals(self, structure: Features, sites: Sites) -> Marginals:
         weighed = Weighed.by(structure.map, sums_of(structure, sites))
         return Marginals(*at_rows(structure, weighed), weighed.log_det, weighed.c.T @ weighed.c)
+
+    def marginals_and_applied(self, structure: Features, sites: Sites, shift: ShiftOf) -> tuple[Marginals, Float[Array, " N"]]:
+        weighed = Weighed.by(structure.map, sums_of(structure, sites))
+        found = Marginals(*at_rows(structure, weighed), weighed.log_det, weighed.c.T @ weighed.c)
+        return found, applied(structure, weighed, shift(found))
 
     def condition(self, structure: Features, sites: Sites) -> WoodburyConditional:
         sums = sums_of(structure, sites)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -83,10 +84,10 @@ class Problem(eqx.Module):
         structure = structure.computed(signed) if search else structure
         return cls(model, jnp.asarray(inputs.points), structure, Observed.of(data), engine, signed)
 
-    def given(self, w: Blocks, h: Float[Array, " N *C"], s: Float[Array, " N *C"] | None = None) -> Whole:
-        """All of f given sites: one call of the engine."""
+    def given(self, w: Blocks, h: Float[Array, " N *C"], shift: Callable[[Array], Array] | None = None) -> Whole:
+        """All of f given sites, and its covariance applied to a function of its variances: one call of the engine."""
         factors = Factors.on(self.model, self.X, w, h, self.signed)
-        return given_factors(self.engine, self.structure, self.model, factors, self.X.shape[1], s)
+        return given_factors(self.engine, self.structure, self.model, factors, self.X.shape[1], shift)
 
     def leaves_functions_free(self) -> bool:
         """Whether nothing is known of some basis functions, so that sites that say nothing leave no density."""

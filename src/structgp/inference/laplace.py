@@ -56,14 +56,13 @@ class Laplace(Inference):
         data, f = problem.data, end.f
         g, W = _slope_and_curvature(problem, f)
         h = times(W, f) + g
-        whole = problem.given(W, h)
-        s = -0.5 * _bends(problem, f, whole.variance)
-        applied = problem.given(W, h, s).applied
+        bend = lambda variance: -0.5 * _bends(problem, f, variance)
+        whole = problem.given(W, h, bend)
         evidence = whole.log_normaliser + data.sum(_values(problem, f) - dot(h, f) + 0.5 * dot(f, times(W, f)))
         status = jnp.where(jnp.isfinite(evidence), end.status, INFEASIBLE)
         residual = jnp.sqrt(jnp.abs(end.decrement))
-        held = (f, whole.variance, s, applied)
-        return Found(W, h, whole.mean, whole.variance, evidence, held, end.calls + 2, residual, status)
+        held = (f, whole.variance, bend(whole.variance), whole.applied)
+        return Found(W, h, whole.mean, whole.variance, evidence, held, end.calls + 1, residual, status)
 
     def surrogate(self, problem: Problem, found: Found) -> Float[Array, ""]:
         found = hold(found)

@@ -48,7 +48,7 @@ from .pursuit.sine_model import Rows, SineMap, SineModel, TurningMap, pieces, re
 
 RUNGS = (3, 6, 12, 20)  # numbers of projections that are tried
 LEVEL = 9.0  # prior variance of the constant
-LEARNING = 1e-4  # tolerance in standard deviations, measured before Newton's last step, which squares it
+LEARNING = 3e-3  # tolerance in standard deviations, measured before Newton's last step, which squares it
 
 
 class SplineLatent(Parametrised):
