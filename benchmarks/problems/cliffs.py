@@ -1,7 +1,7 @@
 """What a user would call, at sizes where a wrong algorithm is a cliff: from data to predictions, timed as one call."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ def half_hours(N: int) -> Series:
     return Series(t[:N], f[:N] + 0.05 * np.random.default_rng(0).normal(size=N), t[N:], f[N:])
 
 
-def off_truth(data: Series, results: Mapping[str, Result]) -> dict[str, dict[str, float]]:
+def off_truth(data: Any, results: Mapping[str, Result]) -> dict[str, dict[str, float]]:
     rmse = lambda result: float(np.sqrt(np.mean((np.array(result["mean"]) - data.truth) ** 2)))
     seconds = lambda result: {name: value for name, value in result.items() if name != "mean"}
     return {name: {**seconds(result), "rmse": rmse(result)} for name, result in results.items()}
@@ -75,3 +75,61 @@ def by_transforms(data: Series) -> Run:
 @SERIES.method("structgp-dense")
 def by_matrix(data: Series) -> Run:
     return forecast(data, "dense", seconds=120)
+
+
+class Table(NamedTuple):
+    """Rows that are the cells of a square grid, shuffled, and what was seen there."""
+
+    X: np.ndarray
+    y: np.ndarray
+    truth: np.ndarray
+
+
+def shuffled_grid(N: int) -> Table:
+    """A wave on a square grid of N cells, noise variance 0.01."""
+    side, rng = round(N**0.5), np.random.default_rng(0)
+    a, b = np.meshgrid(np.linspace(0, 1, side), np.linspace(0, 2, side), indexing="ij")
+    X = rng.permutation(np.stack([a.ravel(), b.ravel()], axis=1))
+    f = np.sin(7 * X[:, 0]) * np.cos(4 * X[:, 1])
+    return Table(X, f + 0.1 * rng.normal(size=len(X)), f)
+
+
+TABLE = problem(
+    name="grid-as-table",
+    about="N rows that are a complete grid, as a plain array in any order: learning, and prediction of all of them",
+    make=shuffled_grid,
+    sizes=(90_000,),
+    quick=(900,),
+    score=off_truth,
+    repeat=1,
+    calls=1,
+)
+
+
+@TABLE.method("structgp")
+def as_rows(data: Table) -> Run:
+    return learned_there(data, data.X)
+
+
+@TABLE.method("structgp-grid")
+def as_grid(data: Table) -> Run:
+    import structgp as sg
+
+    return learned_there(data, sg.Grid.from_points(data.X))
+
+
+def learned_there(data: Table, X: Any) -> Run:
+    import time
+
+    import structgp as sg
+
+    gp = sg.GP(sg.SquaredExponential([0.3, 0.3]))
+
+    def call() -> Result:
+        start = time.perf_counter()
+        fitted = gp.fit(X, data.y)
+        learned = time.perf_counter()
+        mean = fitted.predict(X).mean
+        return {"fit s": learned - start, "predict s": time.perf_counter() - learned, "mean": mean.tolist()}
+
+    return Run(call)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..inputs.layouts import Inputs
+from ..inputs.layouts import Grid, Inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Sum
 from ..posterior import Model
@@ -45,9 +45,10 @@ WIDER = {"space-time": "kronecker"}  # what stands in for a structure that the p
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The offers that were compared, the chosen one first."""
+    """The offers that were compared, the chosen one first, and what was seen in the inputs that nobody said."""
 
     offers: tuple[Offer, ...]
+    seen: str = ""
 
     @property
     def chosen(self) -> Offer:
@@ -66,19 +67,23 @@ class Plan:
 
     def run_by(self, engine: Engine) -> Plan:
         """The same plan with the static choices that were made when it was carried out."""
-        return Plan((dataclasses.replace(self.chosen, engine=engine), *self.offers[1:]))
+        return self._taking(dataclasses.replace(self.chosen, engine=engine))
 
     def tuned(self, model: Model, inputs: Inputs, data: Data) -> Plan:
         """The same algorithm for other values of the parameters: its static choices made anew."""
         offer = self.engine.offer(model, inputs, data)
         if isinstance(offer, No):  # it was chosen for other values, and is kept
             return self.run_by(self.engine.tuned(model, inputs, data))
-        return Plan((offer, *self.offers[1:]))
+        return self._taking(offer)
+
+    def _taking(self, offer: Offer) -> Plan:
+        return dataclasses.replace(self, offers=(offer, *self.offers[1:]))
 
     def __str__(self) -> str:
         reasons = [(offer.engine.structure, offer.reason) for offer in self.offers]
         again = lambda i: reasons[i][1] == NOT_NEEDED.reason or reasons[i] in reasons[:i]  # said once for each structure
-        return "\n".join(str(offer) for i, offer in enumerate(self.offers) if offer.cost or not again(i))
+        lines = [str(offer) for i, offer in enumerate(self.offers) if offer.cost or not again(i)]
+        return "\n".join([*lines, self.seen] if self.seen else lines)
 
     __repr__ = __str__
 
@@ -108,11 +113,16 @@ def plan(
     offers += [_answer(engine, model, inputs, data) for engine in named if many or engine.structure == structure]
     if structure != "auto":
         chosen = _asked(offers, structure, model, inputs)
-        return Plan((chosen, *(offer for offer in offers if offer is not chosen)))
-    found = Plan(tuple(offers))
+        offers = [chosen, *(offer for offer in offers if offer is not chosen)]
+        return Plan(tuple(offers), _seen_in(inputs))
+    found = Plan(tuple(offers), _seen_in(inputs))
     if data is not None and _flops(found.chosen) > LARGEST**3:
         _refuse_what_is_too_large(found, plan(model, inputs).engine.structure)
     return found
+
+
+def _seen_in(inputs: Inputs) -> str:
+    return f"the rows of X are the cells of a grid: {inputs!r}" if isinstance(inputs, Grid) and inputs.from_rows else ""
 
 
 def _answer(engine: Engine, model: Model, inputs: Inputs, data: Data | None) -> Offer:

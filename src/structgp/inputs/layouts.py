@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import math
 from typing import Any
 
 import equinox as eqx
@@ -108,28 +109,26 @@ class Grid(Inputs):
     axes: tuple[Float[Any, " G"], ...]
     cells: Int[Any, " N"] | None  # flat index of each row, None: all cells, last axis fastest
     shape: tuple[int, ...] = eqx.field(static=True)
+    clocks: Clocks = ()  # for each column how its dates are counted; empty where there are none
+    from_rows: bool = eqx.field(static=True, default=False)  # seen in the rows of a table, which nobody called a grid
 
-    def __init__(self, *axes: Any, cells: Any = None) -> None:
+    def __init__(self, *axes: Any, cells: Any = None, clocks: Clocks = (), from_rows: bool = False) -> None:
         if not axes:
             raise ValueError("Grid needs at least one axis, as in Grid([0, 1, 2], [0.0, 0.5])")
         self.axes = tuple(_axis(axis, i) for i, axis in enumerate(axes))
         self.shape = tuple(len(axis) for axis in self.axes)
         self.cells = None if cells is None else _cells(cells, int(np.prod(self.shape)))
+        self.clocks, self.from_rows = clocks, from_rows
 
     @classmethod
     def from_points(cls, X: Any) -> Grid:
         """The grid spanned by the distinct values of each column of a table of points in any order, holes allowed."""
         X, _ = read_table(X, "X")
-        axes, where = zip(*(np.unique(column, return_inverse=True) for column in X.T), strict=True)
-        shape = tuple(len(axis) for axis in axes)
-        cells = np.asarray(np.ravel_multi_index(where, shape))
-        if len(np.unique(cells)) < len(cells):
-            raise ValueError(
-                f"{len(cells) - len(np.unique(cells))} rows repeat a cell of the grid: "
-                "average them first, or pass the points as they are"
-            )
-        complete = len(cells) == np.prod(shape) and np.array_equal(cells, np.arange(len(cells)))
-        return cls(*axes, cells=None if complete else cells)
+        axes, cells = _spanned(X)
+        repeated = len(cells) - len(np.unique(cells))
+        if repeated:
+            raise ValueError(f"{repeated} rows repeat a cell of the grid: average them first, or pass the points as they are")
+        return cls(*axes, cells=None if np.array_equal(cells, np.arange(math.prod(map(len, axes)))) else cells)
 
     @classmethod
     def from_array(cls, array: Any, *axes: Any) -> Grid:
@@ -230,12 +229,33 @@ def evenly_spaced(t: Float[np.ndarray, " N"]) -> bool:
 def together(old: Inputs, new: Inputs) -> Inputs:
     """The places of both, one after the other; a grid stays one where the new places are cells of it, or few make it larger."""
     points = np.concatenate([np.asarray(old.points), np.asarray(new.points)])
-    if isinstance(old, Grid):
-        sides = [len(np.unique(column)) for column in points.T]
-        if np.prod(sides) <= MOST_HOLES * len(points) and len(np.unique(points, axis=0)) == len(points):
-            return Grid.from_points(points)
+    clocks = clocks_of(old) if any(clocks_of(old)) else ()
+    grid = grid_of(points, clocks) if isinstance(old, Grid) else None
+    if grid is not None:
+        return grid
     inputs = as_inputs(points)
-    return dataclasses.replace(inputs, clocks=clocks_of(old)) if any(clocks_of(old)) else inputs  # type: ignore[call-arg]
+    return dataclasses.replace(inputs, clocks=clocks) if clocks else inputs  # type: ignore[call-arg]
+
+
+def grid_of(X: Float[np.ndarray, "N D"], clocks: Clocks = (), from_rows: bool = False) -> Grid | None:
+    """The grid that rows in any order are the cells of, all or at least half of them; None where they are no such thing."""
+    cells = 1
+    for column in X.T:
+        cells *= len(np.unique(column))
+        if cells > MOST_HOLES * len(X):
+            return None
+    axes, where = _spanned(X)
+    if len(np.unique(where)) < len(where):
+        return None
+    in_order = np.array_equal(where, np.arange(cells))
+    return Grid(*axes, cells=None if in_order else where, clocks=clocks, from_rows=from_rows)
+
+
+def _spanned(X: Float[np.ndarray, "N D"]) -> tuple[list[np.ndarray], np.ndarray]:
+    """The distinct values of each column, and the cell of each row in the grid that they span."""
+    pairs = [np.unique(column, return_inverse=True) for column in X.T]
+    axes = [axis for axis, _ in pairs]
+    return axes, np.asarray(np.ravel_multi_index([where for _, where in pairs], [len(axis) for axis in axes]))
 
 
 def duplicates(inputs: Inputs) -> int:

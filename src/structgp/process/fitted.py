@@ -20,7 +20,7 @@ from ..engines.plan import Plan, plan
 from ..inference.base import Inferred
 from ..inference.choose import choose
 from ..inference.ep import cavity
-from ..inputs.layouts import Grid, Inputs, as_inputs, clocks_of, duplicates, together
+from ..inputs.layouts import Grid, Inputs, as_inputs, clocks_of, duplicates, grid_of, together
 from ..inputs.observations import Data, joined, read_observations
 from ..learn.maximise import Learning
 from ..linalg.blocks import diagonals, trace
@@ -35,6 +35,7 @@ from .stream import Stream, from_fitted
 from .summary import parameter_table
 
 FEW_CELLS = 200  # of a grid up to which they are predicted one by one
+MANY_ROWS = 2000  # of a table from which on it is worth a look whether they are a grid
 COUNTED = 20000  # rows up to which a summary counts those that repeat
 CHUNK_BYTES = 64e6  # size of the cross-covariance that prediction holds at a time
 
@@ -334,8 +335,12 @@ class Fitted(Result):
 
     def _as_grid(self, X: Any) -> Grid | None:
         """X as a grid, where looking at it as a whole is better than place by place."""
-        many = isinstance(X, Grid) and len(X) > FEW_CELLS
-        return X if many and isinstance(self.conditional, GridConditional) else None
+        if not isinstance(self.conditional, GridConditional):
+            return None
+        if isinstance(X, Grid):
+            return X if len(X) > FEW_CELLS else None
+        rows = self._new_points(X)
+        return grid_of(rows) if len(rows) > MANY_ROWS else None
 
     def _over(self, X: Any, values: np.ndarray, axis: int = 0) -> np.ndarray:
         """Values at the places X, as an array over them when y came as an array over a grid and X is a whole one."""

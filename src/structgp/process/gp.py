@@ -11,8 +11,8 @@ from .._types import Seed, double_precision, generator, whole
 from ..engines.approximation import Approximation, as_approximation
 from ..engines.plan import Plan, plan
 from ..inference.mcmc import LatentDraws, sample_latents
-from ..inputs.layouts import as_inputs
-from ..inputs.observations import read_observations
+from ..inputs.layouts import Grid, Inputs, Points, as_inputs, grid_of
+from ..inputs.observations import Data, read_observations
 from ..kernels.algebra import Kernel
 from ..kernels.independent import IndependentKernels
 from ..learn.clock import Deadline
@@ -25,6 +25,7 @@ from ..likelihoods.gaussian import Gaussian
 from ..linalg.dense.cholesky import lapack_threads
 from ..means import Mean, as_mean
 from ..parameters.tree import Parametrised, free_vector
+from ..structure.kronecker import all_factors
 from .conditioning import check_inputs, compiled_ahead, condition, rule_for
 from .fitted import Fitted
 from .prior import sample_prior
@@ -32,6 +33,7 @@ from .series import FittedSeries, condition_series, fit_series
 from .stream import Stream, from_nothing
 
 FEW_ROWS = 500  # up to this many observations, learning starts from several places by itself
+MOST_ROWS = 5000  # of a table up to which the whole matrix, which is exact, goes before what a grid gives to a tolerance
 LEARNERS: dict[str, Any] = {"evidence": maximise, "em": maximise_by_em}
 
 
@@ -85,7 +87,7 @@ class GP(Parametrised):
         inputs = as_inputs(X, clocks=())
         check_inputs(self, inputs)
         data = None if y is None else read_observations(self.likelihood, y, noise, "infer", inputs, extra, weights)
-        return self._planned(inputs, structure, approximate, data)[1]
+        return self._planned(inputs, structure, approximate, data)[2]
 
     @double_precision
     def condition(
@@ -115,7 +117,7 @@ class GP(Parametrised):
         check_inputs(self, inputs)
         data = read_observations(self.likelihood, y, noise, missing, inputs, extra, weights)
         rule = rule_for(self, inference, data)
-        gp, chosen = self._planned(inputs, structure, approximate, data, rule)
+        gp, inputs, chosen = self._planned(inputs, structure, approximate, data, rule)
         return Fitted.of(gp, inputs, data, condition(gp, inputs, data, chosen, rule))
 
     @double_precision
@@ -156,7 +158,7 @@ class GP(Parametrised):
         check_inputs(self, inputs)
         data = read_observations(self.likelihood, y, noise, missing, inputs, extra, weights)
         rule = rule_for(self, inference, data)
-        gp, chosen = self._planned(inputs, structure, approximate, data, rule)
+        gp, inputs, chosen = self._planned(inputs, structure, approximate, data, rule)
         if rule is not None and method == "em":
             raise ValueError(
                 "method='em' needs Gaussian observations: leave it out, and the evidence is climbed by its gradient"
@@ -270,11 +272,32 @@ class GP(Parametrised):
         mean = "" if type(self.mean).__name__ == "ZeroMean" else f", mean={self.mean!r}"
         return f"GP({self.kernel!r}, likelihood={self.likelihood!r}{mean})"
 
-    def _planned(self, inputs: Any, structure: str, approximate: Any, data: Any, rule: Any = None) -> tuple[GP, Plan]:
-        """The model that is computed with, which an approximation may give parameters of its own, and what runs."""
-        approximation = as_approximation(approximate)
-        gp = self if approximation is None else approximation.applied(self, inputs, data)
-        return gp, plan(gp, inputs, structure, approximation, data, None if rule is None else rule.name)
+    def _planned(
+        self, inputs: Inputs, structure: str, approximate: Any, data: Data | None, rule: Any = None
+    ) -> tuple[GP, Inputs, Plan]:
+        """The model that is computed with, which an approximation may give parameters of its own, where, and what runs.
+
+        Rows that are the cells of a grid are one where that helps and costs no exactness.
+        """
+        approximation, name = as_approximation(approximate), None if rule is None else rule.name
+        if approximation is not None:
+            gp = approximation.applied(self, inputs, data)
+            return gp, inputs, plan(gp, inputs, structure, approximation, data, name)
+        grid = self._grid(inputs)
+        if grid is not None:
+            on_grid = plan(self, grid, structure, None, data, name)
+            wanted = structure != "auto" or on_grid.chosen.quality == "exact" or len(grid) > MOST_ROWS
+            if wanted and on_grid.engine.structure != "dense":
+                return self, grid, on_grid
+        return self, inputs, plan(self, inputs, structure, None, data, name)
+
+    def _grid(self, inputs: Inputs) -> Grid | None:
+        """The grid that a table of many rows is, if the kernel factors over its columns."""
+        if not isinstance(inputs, Points) or len(inputs) <= FEW_ROWS or self.likelihood.latents > 1:
+            return None
+        if len(all_factors(self.kernel, inputs.dimension)) == 1:
+            return None
+        return grid_of(np.asarray(inputs.X), inputs.clocks, from_rows=True)
 
     def _needs_gaussian(self, what: str) -> None:
         if not self.likelihood.is_gaussian:
