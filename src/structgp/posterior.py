@@ -79,6 +79,14 @@ class Conditional(eqx.Module):
     def row_size(self) -> int:
         """How many numbers prediction holds for each new place."""
 
+    def joint_size(self, places: int) -> int:
+        """How many numbers `joint` holds for so many places."""
+        return 4 * places**2 + 3 * places * self.row_size
+
+    def draw_size(self, places: int, n: int) -> int:
+        """How many numbers `residuals` holds: by default those of the joint covariance and of its eigenvectors."""
+        return self.joint_size(places) + 2 * places**2 + 3 * n * places
+
     @abc.abstractmethod
     def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "k k"]]:
         """log|C| and TᵀC⁻¹T for the targets T that the sites stand for, from which the evidence follows."""

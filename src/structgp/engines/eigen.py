@@ -43,6 +43,9 @@ class EigenConditional(GridConditional):
     def row_size(self) -> int:
         return row_numbers(self.structure.sizes, len(self.alpha))
 
+    def joint_size(self, places: int) -> int:
+        return 4 * places**2 + 3 * places * self.inverse.size
+
     def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         return self.log_det, self.gram
 

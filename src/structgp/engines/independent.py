@@ -47,6 +47,9 @@ class ApartConditional(Conditional):
     def row_size(self) -> int:
         return sum(part.row_size for part in self.parts)
 
+    def draw_size(self, places: int, n: int) -> int:
+        return sum(part.draw_size(places, n) for part in self.parts)
+
     def at(self, X: Places, part: int | None = None) -> tuple[Values, Float[Array, "M C C"]]:
         means, variances = zip(*(one.at(X) for one in self.parts), strict=True)
         return jnp.stack(means, axis=1), diagonals(jnp.stack(variances, axis=1))
@@ -126,6 +129,9 @@ class CoupledKalmanConditional(Conditional):
     @property
     def row_size(self) -> int:
         return 12 * self.smoothed.P.shape[1] ** 2
+
+    def draw_size(self, places: int, n: int) -> int:
+        return 4 * n * places * self.smoothed.P.shape[1]
 
     def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "k k"]]:
         return self.log_det, self.gram

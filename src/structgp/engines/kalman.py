@@ -58,6 +58,9 @@ class KalmanConditional(Conditional):
     def row_size(self) -> int:
         return 12 * self.smoothed.P.shape[1] ** 2
 
+    def draw_size(self, places: int, n: int) -> int:
+        return 4 * n * places * self.smoothed.P.shape[1]
+
     def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         chain = self._chain(self.t[0])
         value, variance = read(chain, part, X[:, 0], *self._states(chain, X[:, 0]))

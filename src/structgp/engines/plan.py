@@ -18,6 +18,7 @@ from .grid_holes import Krylov
 from .grid_seen import SeenCells
 from .independent import SEVERAL
 from .kalman import Kalman
+from .memory import fitting_first
 from .space_time import JointChain, SpaceTimeChains
 from .toeplitz import FourierToeplitz
 from .toeplitz_grid import ToeplitzLines
@@ -108,7 +109,7 @@ def plan(
     known = list(dict.fromkeys(engine.structure for engine in (*engines, *named)))
     if not isinstance(structure, str) or structure not in ("auto", *known):
         raise ValueError(f"structure must be 'auto' or one of {known}, got {structure!r}")
-    offers = sorted((_answer(engine, model, inputs, data) for engine in engines), key=_flops)
+    offers = fitting_first(sorted((_answer(engine, model, inputs, data) for engine in engines), key=_flops))
     many = isinstance(model.kernel, Sum) and inputs.dimension > 1  # what is not asked for is worth a line there only
     offers += [_answer(engine, model, inputs, data) for engine in named if many or engine.structure == structure]
     if structure != "auto":

@@ -141,6 +141,9 @@ class WoodburyConditional(Conditional):
     def row_size(self) -> int:
         return 2 * self.structure.map.size
 
+    def draw_size(self, places: int, n: int) -> int:
+        return self.structure.map.size * (places + n) + 2 * n * places
+
     def _psi(self, X: Float[Array, "M D"], part: int | None = None) -> Float[Array, "F M"]:
         made = self.structure.map
         psi = made.whiten(made.beyond(X))

@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from ..engines import memory
+
 FORMAT = "structgp"
 CHECKSUM = "checksum"  # the text that is the checksum of all others and of the arrays
 MOST_TEXT = 90_000_000  # bytes; a header of 100 MB is the limit of safetensors
+COPIES = 2.0  # of the arrays that writing holds: one by one, and as a whole
 LOOKS = {  # how other files begin that people have at hand
     b"\x89PNG": "a PNG image",
     b"\x89HDF": "an HDF5 file",
@@ -60,6 +63,8 @@ def write(path: Any, texts: Mapping[str, str], arrays: Mapping[str, np.ndarray])
         raise FileNotFoundError(f"the folder {target.parent} does not exist: make it first, or save elsewhere")
     if sum(map(len, texts.values())) > MOST_TEXT:
         raise ValueError("the model has too many parts for one file: save its parts, one file for each")
+    needed = COPIES * sum(array.nbytes for array in arrays.values())
+    memory.check(needed, f"writing {path}", "keep fitted.gp, which is small, and condition on the data again")
     said = {"format": FORMAT, **texts}
     raw = packed(dict(arrays), {**said, CHECKSUM: checksum(said, arrays)})
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")

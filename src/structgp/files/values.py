@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import importlib
 import inspect
 import math
@@ -134,7 +135,8 @@ class Writer:
         if array.dtype.kind not in "fiub":
             raise TypeError(f"{path} is an array of {array.dtype}, which cannot be saved: only numbers and text can")
         array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).reshape(array.shape)
-        key = (array.dtype.str, array.shape, array.tobytes())
+        content = memoryview(array.reshape(-1)).cast("B") if array.size else b""
+        key = (array.dtype.str, array.shape, hashlib.sha256(content).digest())
         if key not in self._names:
             self._names[key] = f"t{len(self._names)}"
             self.arrays[self._names[key]] = array

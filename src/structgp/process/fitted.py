@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Seed, double_precision, generator, whole
+from ..engines import memory
 from ..engines.base import noise_variance
 from ..engines.basis import Weights, columns
 from ..engines.cholesky import CholeskyConditional
@@ -116,6 +117,9 @@ class Fitted(Result):
         if covariance:
             if part is not None:
                 raise ValueError("the covariance of a part is not available: ask for one of the two")
+            self._check_memory(
+                self.conditional.joint_size(len(Xs)), "the joint covariance", len(Xs), "leave out covariance=True"
+            )
             mean, joint = (np.asarray(part) for part in _joint(self.posterior, Xs))
             variance = self._spread(np.maximum(np.diagonal(joint), 0.0))
             return Prediction(self._shaped(mean), variance, self.likelihood, joint, self._extra(extra))
@@ -142,6 +146,8 @@ class Fitted(Result):
         key = jax.random.key(int(rng.integers(2**62)))
         grid = self._as_grid(X)
         places = Xs if grid is None else grid
+        held = 4 * n * T * (len(Xs) + len(self.inputs)) if grid is not None else self.conditional.draw_size(len(Xs), n * T)
+        self._check_memory(held, f"drawing {n} times", len(Xs), "draw on a Grid where the kernel factors, or along a line")
         with lapack_threads(self.plan.rows):
             draws = np.asarray(_draws(self.posterior, key, places, n))
         f = self._over(X, draws[..., 0], axis=1) if self._single else draws
@@ -362,6 +368,11 @@ class Fitted(Result):
                 "pass the same inputs in the same order"
             )
 
+    def _check_memory(self, numbers: int, what: str, places: int, otherwise: str) -> None:
+        memory.check(
+            8.0 * numbers * self._targets, f"{what} at {places} places", f"ask for fewer places at a time, or {otherwise}"
+        )
+
     def _in_chunks(self, function: Any, Xs: np.ndarray, part: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Run over the rows in pieces of a few sizes, so that nothing grows with their number and little is compiled."""
         conditional = self.conditional.for_places(Xs, part)
@@ -419,7 +430,9 @@ class Fitted(Result):
     def _by_matrix(self) -> Fitted:
         """The same process, of the kernel that was really used, by the whole covariance matrix."""
         gp = self.gp.replace(kernel=as_numpy(self.conditional.kernel))  # type: ignore[attr-defined]
-        dense = condition(gp, self.inputs, self.data, plan(gp, self.inputs, "dense"))
+        chosen = plan(gp, self.inputs, "dense")
+        memory.check_offers(chosen.offers, self.inputs)
+        dense = condition(gp, self.inputs, self.data, chosen)
         return Fitted.of(gp, self.inputs, self.data, dense)
 
 
@@ -458,6 +471,7 @@ def with_more(fitted: Any, new: Inputs, data: Data) -> tuple[Inputs, Data, Condi
         return inputs, both, Conditioned(posterior, plan(gp, inputs, "dense", data=both))
     applies = not isinstance(fitted.plan.engine.offer(gp, inputs, both), No)
     chosen = fitted.plan.tuned(gp, inputs, both) if applies else plan(gp, inputs, data=both)
+    memory.check_offers(chosen.offers, inputs)
     rule = None if fitted.inference is None else choose(gp.likelihood, fitted.inference.method)
     if rule is None:
         return inputs, both, condition(gp, inputs, both, chosen)

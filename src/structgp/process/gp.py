@@ -8,6 +8,7 @@ import equinox as eqx
 import numpy as np
 
 from .._types import Seed, double_precision, generator, whole
+from ..engines import memory
 from ..engines.approximation import Approximation, as_approximation
 from ..engines.plan import Plan, plan
 from ..inference.mcmc import LatentDraws, sample_latents
@@ -118,6 +119,7 @@ class GP(Parametrised):
         data = read_observations(self.likelihood, y, noise, missing, inputs, extra, weights)
         rule = rule_for(self, inference, data)
         gp, inputs, chosen = self._planned(inputs, structure, approximate, data, rule)
+        memory.check_offers(chosen.offers, inputs)
         return Fitted.of(gp, inputs, data, condition(gp, inputs, data, chosen, rule))
 
     @double_precision
@@ -159,6 +161,7 @@ class GP(Parametrised):
         data = read_observations(self.likelihood, y, noise, missing, inputs, extra, weights)
         rule = rule_for(self, inference, data)
         gp, inputs, chosen = self._planned(inputs, structure, approximate, data, rule)
+        memory.check_offers(chosen.offers, inputs)
         if rule is not None and method == "em":
             raise ValueError(
                 "method='em' needs Gaussian observations: leave it out, and the evidence is climbed by its gradient"

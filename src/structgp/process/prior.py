@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..engines import memory
 from ..engines.base import form_by_shape
 from ..engines.basis import columns
 from ..engines.eigen import Eigen
@@ -53,6 +54,9 @@ def _draws(model: Model, inputs: Inputs, n: int, rng: np.random.Generator) -> np
         with lapack_threads(1):
             return np.asarray(_over_the_grid(model.kernel, inputs, jax.random.key(int(rng.integers(2**62))), n)).T
     if not isinstance(engine, Kalman) or not isinstance(form, StateSpace):
+        N = len(inputs)
+        remedy = "ask for fewer places, draw on a Grid where the kernel factors, or take a kernel with a finite state"
+        memory.check(8.0 * (6 * N**2 + 2 * n * N), f"drawing {n} times at {N} places", remedy)
         K = np.asarray(_matrix(model.kernel, inputs.points))
         return rng.standard_normal((n, len(K))) @ square_root(K).T
     batch = int(np.clip(DRAW_BYTES / (32 * len(inputs) * form.chain.size), 1, n))
