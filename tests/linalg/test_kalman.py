@@ -308,6 +308,33 @@ def test_parallel_gradient():
     close(a, jax.jit(jax.grad(f(kalman.evidence), argnums=(0, 1, 2, 3)))(*arguments), 1e-8)
 
 
+@pytest.mark.parametrize("natural", [False, True])
+def test_parallel_smoothing_is_that_of_one_place_after_the_other(natural):
+    chain, (gaps, w, T) = make("matern52"), data("matern52")
+    n = 21  # more than a segment, and no whole number of them
+    arguments = chain, gaps[:n], w[:n], T[:n]
+    found = jax.jit(functools.partial(kalman_parallel.smooth, natural=natural, segment=4))(*arguments)
+    close(found, kalman_smooth.smooth(*arguments, natural=natural), 1e-11)
+
+
+def test_parallel_evidence_of_factors_and_its_gradient():
+    chain, (gaps, w, T) = make("matern32"), data("matern32")
+    f = lambda engine: lambda *a: (lambda r: 0.7 * r[0] + jnp.sum(r[1] * WEIGHTS))(engine(*a, natural=True))
+    arguments = chain, gaps[:7], np.where(np.arange(7) == 2, -0.05, w[:7]), T[:7]
+    parallel = functools.partial(kalman_parallel.evidence, segment=3)
+    a = jax.jit(jax.value_and_grad(f(parallel), argnums=(0, 1, 2, 3)))(*arguments)
+    close(a, jax.jit(jax.value_and_grad(f(kalman.evidence), argnums=(0, 1, 2, 3)))(*arguments), 1e-8)
+
+
+def test_parallel_samples_are_those_of_one_place_after_the_other():
+    chain, (gaps, w, T) = make("matern32"), data("matern32")
+    arguments, key = (chain, gaps[:9], w[:9], T[:9, :1]), jax.random.key(0)
+    for sampled in (kalman_smooth.posterior_samples, kalman_smooth.backward_samples):
+        parallel = functools.partial(sampled, count=3, smooth=kalman_parallel.smooth, parallel=True)
+        one_by_one = functools.partial(sampled, count=3)
+        close(jax.jit(parallel)(*arguments, key), jax.jit(one_by_one)(*arguments, key), 1e-11)
+
+
 def test_many_series_by_vmap():
     chain, (gaps, w, T) = make("matern32"), data("matern32")
     batch = lambda x: np.stack([x, x[::-1]])

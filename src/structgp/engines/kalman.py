@@ -128,7 +128,8 @@ class KalmanConditional(Conditional):
             draws = kalman_emission.posterior_samples(chain, t, precision, jnp.zeros((len(t), 1)), key, n)
             return jnp.zeros_like(draws).at[order].set(draws)[len(self.t) :]
         sampled = kalman_smooth.backward_samples if n >= MANY else kalman_smooth.posterior_samples
-        draws = sampled(chain, _gaps(t), precision, jnp.zeros((len(t), 1)), key, n)[:, 0]
+        how: dict[str, Any] = {"smooth": kalman_parallel.smooth, "parallel": True} if self.engine.parallel else {}
+        draws = sampled(chain, _gaps(t), precision, jnp.zeros((len(t), 1)), key, n, **how)[:, 0]
         return jnp.zeros_like(draws).at[order].set(draws)[len(self.t) :]
 
     def _chain(self, at: Any) -> chains.Chain:
@@ -236,6 +237,10 @@ class Kalman(Engine):
 
     def marginals(self, structure: StateSpace, sites: Sites) -> Marginals:
         w, h = structure.in_time(sites.precision), structure.in_time(sites.shift)
+        if self.parallel and not structure.chain.varies:
+            smoothed = kalman_parallel.smooth(structure.chain, structure.gaps(), w, h, natural=True)
+            mean, variance, log_det, gram = kalman_marginals.of_smoothed(smoothed, w, h)
+            return Marginals(structure.as_given(mean), structure.as_given(variance), log_det, gram)
         mean, variance, log_det, gram = kalman_marginals.marginals(structure.chain, structure.t, w, h, accurate=self.accurate)
         return Marginals(structure.as_given(mean), structure.as_given(variance), log_det, gram)
 
@@ -253,6 +258,8 @@ class Kalman(Engine):
         columns = sites.shift if sites.natural else sites.targets
         if chain.varies:
             return kalman_emission.smooth(chain, t, sites.precision, columns, natural=sites.natural)
+        if self.parallel:
+            return kalman_parallel.smooth(chain, _gaps(t), sites.precision, columns, natural=sites.natural)
         return kalman_smooth.smooth(chain, _gaps(t), sites.precision, columns, accurate=True, natural=sites.natural)
 
     def prior_draws(self, structure: StateSpace, key: Array, n: int) -> Float[Array, "N n"]:
@@ -260,7 +267,7 @@ class Kalman(Engine):
         if structure.chain.varies:
             draws = kalman_emission.prior_samples(structure.chain, structure.t, key, n)
         else:
-            draws = kalman_smooth.prior_samples(structure.chain, structure.gaps(), key, n)[:, 0]
+            draws = kalman_smooth.prior_samples(structure.chain, structure.gaps(), key, n, parallel=self.parallel)[:, 0]
         return draws[structure.rank]
 
     def _log_det_and_gram(self, structure: StateSpace, sites: Sites) -> tuple[Array, Array]:
@@ -274,10 +281,10 @@ class Kalman(Engine):
             return kalman_parallel.varying_evidence(chain, structure.t, w, T)
         if chain.varies:
             return kalman_emission.evidence(chain, structure.t, w, T, natural=natural)
+        if self.parallel:
+            return kalman_parallel.evidence(chain, gaps, w, T, natural=natural)
         if natural:
             return kalman.evidence(chain, gaps, w, T, accurate=self.accurate, natural=True)
-        if self.parallel:
-            return kalman_parallel.evidence(chain, gaps, w, T)
         if self.settle:
             gap = (structure.t[-1] - structure.t[0]) / (len(T) - 1)
             return kalman_regular.evidence(chain, gap, w[0] if alike else w, T, settle=self.settle, exact=self.exact)

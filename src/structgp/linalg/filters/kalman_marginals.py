@@ -15,6 +15,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from structgp.linalg.filters import kalman, kalman_emission
+from structgp.linalg.filters.kalman_smooth import Smoothed
 from structgp.linalg.markov.chain_algebra import observed_first
 from structgp.linalg.markov.chains import Chain
 from structgp.linalg.small import form_of
@@ -40,10 +41,7 @@ def marginals(
 ) -> ChainMarginals:
     """The marginals at sorted places t for sites exp(h f − ½ w f²), w of any sign: infinite or NaN if they are no density."""
     if chain.varies:
-        smoothed = kalman_emission.smooth(chain, t, precision, shifts, natural=True)
-        mean, variance = smoothed.marginals()
-        log_det, gram = kalman.site_sums(precision, shifts, smoothed.predicted_variance, smoothed.predicted_mean, natural=True)
-        return ChainMarginals(mean, variance, _if_density(log_det, precision, smoothed.predicted_variance), gram)
+        return of_smoothed(kalman_emission.smooth(chain, t, precision, shifts, natural=True), precision, shifts)
     options = kalman.Options(accurate or not chain.stationary, True, min(segment, len(t)))
     chain = observed_first(chain)
     form = form_of(chain.size, shifts.shape[-1])
@@ -86,6 +84,13 @@ def marginals(
     whole = lambda x: x.reshape(-1, *x.shape[2:])[: len(t)]
     p = whole(form.array(form.unpack(seen[0]))[0, 0])
     return ChainMarginals(whole(mean), whole(variance), _if_density(jnp.sum(log_dets), precision, p), jnp.sum(grams, 0))
+
+
+def of_smoothed(smoothed: Smoothed, w: Float[Array, " N"], h: Float[Array, "N C"]) -> ChainMarginals:
+    """The same from all that is known at the places."""
+    p, mean = smoothed.predicted_variance, smoothed.predicted_mean
+    log_det, gram = kalman.site_sums(w, h, p, mean, natural=True)
+    return ChainMarginals(*smoothed.marginals(), _if_density(log_det, w, p), gram)
 
 
 def _if_density(log_det, w, p):

@@ -23,7 +23,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from structgp.linalg.filters import kalman, kalman_emission
+from structgp.linalg.filters import kalman, kalman_emission, kalman_smooth
 from structgp.linalg.markov.chain_algebra import observed_first
 from structgp.linalg.markov.chains import Chain
 from structgp.linalg.small import form_of
@@ -38,17 +38,53 @@ def evidence(
     columns: Float[Array, "N C"],
     *,
     accurate: bool = True,
+    natural: bool = False,
     segment: int = SEGMENT,
 ) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
     """The same as `kalman.evidence`, with its gradient."""
     chain = observed_first(chain)
-    options = kalman.Options(accurate or not chain.stationary, False, min(segment, len(gaps)))
-    w = jnp.where(precision == 0, 0.0, precision)
-    columns = jnp.where(w[:, None] == 0, 0.0, columns)
-    gaps = jnp.concatenate([jnp.zeros_like(gaps[:1]), gaps[1:]])
-    data = tuple(_side_by_side(x, options.segment) for x in (gaps, w, columns))
+    options = kalman.Options(accurate or not chain.stationary, natural, min(segment, len(gaps)))
     leaves, treedef = jax.tree.flatten(chain)
-    return _evidence((treedef, options), leaves, *data)
+    return _evidence((treedef, options), leaves, *_prepared(options, gaps, precision, columns))
+
+
+def smooth(
+    chain: Chain,
+    gaps: Float[Array, " N"],
+    precision: Float[Array, " N"],
+    columns: Float[Array, "N C"],
+    *,
+    natural: bool = False,
+    segment: int = SEGMENT,
+) -> kalman_smooth.Smoothed:
+    """The same as `kalman_smooth.smooth`: (m, P) at the beginning of each segment and (r, N) at its end, then inside of all."""
+    chain = observed_first(chain)
+    form = form_of(chain.size, columns.shape[-1])
+    options = kalman.Options(True, natural, min(segment, len(gaps)))
+    gaps, w, T = _prepared(options, gaps, precision, columns)
+    moves = chain.transition(gaps), chain.noise(gaps)
+    m, P = _beginnings(chain.start(), moves, w, _shift(options, w, T))
+    xs = kalman.stream(form, options, moves, w, T)
+    filtered, seen = kalman_smooth.forwards(form, options, None, kalman.pack_state(form, form.of(m), form.of(P)), xs)
+    k = form.pack(form.unpack_symmetric(filtered[1])[..., :, :1])
+    end, _ = _endings(form, options, xs, seen, k, chain.size, T.shape[-1])
+    later = kalman_smooth.backwards(form, options, end, xs, filtered, seen)
+    one_by_one = lambda x: jnp.moveaxis(x, (3, 2), (0, 1)).reshape(-1, *x.shape[:2])[: len(precision)]
+    return kalman_smooth.known(form, one_by_one, filtered, later, seen)
+
+
+def _prepared(options, gaps, w, T):
+    """Gaps and sites side by side; what was not seen has no value and no derivative."""
+    if not options.natural:
+        w = jnp.where(w == 0, 0.0, w)
+        T = jnp.where(w[:, None] == 0, 0.0, T)
+    gaps = jnp.concatenate([jnp.zeros_like(gaps[:1]), gaps[1:]])
+    return tuple(_side_by_side(x, options.segment) for x in (gaps, w, T))
+
+
+def _shift(options, w, T):
+    """What sites add to the natural mean of the state."""
+    return T if options.natural else w[..., None] * T
 
 
 def varying_evidence(
@@ -58,7 +94,7 @@ def varying_evidence(
     streams = kalman_emission.streams(chain, t, precision, columns, natural=False)
     gaps, h, w, T = (_side_by_side(x, min(segment, len(t))) for x in streams)
     moves = chain.transition(gaps), chain.noise(gaps)
-    begins = _beginnings(chain.start(), moves, w, T, jnp.moveaxis(h, -1, 0))
+    begins = _beginnings(chain.start(), moves, w, w[..., None] * T, jnp.moveaxis(h, -1, 0))
     step = kalman_emission.step_of(chain.size, natural=False)
 
     @jax.checkpoint
@@ -94,7 +130,7 @@ def _forward(chain, options, gaps, w, T):
     """(log_det, gram) and the state at the beginning of every segment."""
     form = form_of(chain.size, T.shape[-1])
     moves = chain.transition(gaps), chain.noise(gaps)
-    m, P = _beginnings(chain.start(), moves, w, T)
+    m, P = _beginnings(chain.start(), moves, w, _shift(options, w, T))
     begins = kalman.pack_state(form, form.of(m), form.of(P))
     xs = kalman.stream(form, options, moves, w, T)
     _, (seen, _) = kalman._run_filter(form, options, kalman.base(form, chain, options), begins, xs)
@@ -108,12 +144,12 @@ def _flat(form, x):
     return rows.reshape(-1, rows.shape[-1])
 
 
-def _beginnings(start, moves, w, T, h=None):
+def _beginnings(start, moves, w, shift, h=None):
     """The filtered (m, P) before each segment: the first begins with the start, the others after those before them."""
-    places = jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), _messages(*moves, w, jnp.moveaxis(T, -1, 0), h))
+    places = jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), _messages(*moves, w, jnp.moveaxis(shift, -1, 0), h))
     first, rest = jax.tree.map(lambda x: x[0], places), jax.tree.map(lambda x: x[1:], places)
     segments = lax.scan(lambda message, place: (join(message, place), None), first, rest)[0]
-    D, C = start.shape[0], T.shape[-1]
+    D, C = start.shape[0], shift.shape[-1]
     square, column = jnp.zeros((D, D, 1), start.dtype), jnp.zeros((D, C, 1), start.dtype)
     before = (square, column, 0.5 * (start + start.T)[..., None], column, square)
     shifted = jax.tree.map(lambda b, s: jnp.concatenate([b, s[..., :-1]], -1), before, segments)
@@ -121,14 +157,14 @@ def _beginnings(start, moves, w, T, h=None):
     return m, P
 
 
-def _messages(A, Q, w, T, h=None):
-    """One message a place, from arrays (D, D, *places) and columns T (C, *places), seen through rows h (D, *places)."""
+def _messages(A, Q, w, shift, h=None):
+    """One message a place, from arrays (D, D, *places) and shifts (C, *places), seen through rows h (D, *places)."""
     row = A[:1] if h is None else jnp.sum(h[:, None] * A, 0)[None]
     Qh = Q[:, :1] if h is None else jnp.sum(Q * h, 1)[:, None]
     d = 1.0 + w * (Q[0, 0] if h is None else jnp.sum(h * Qh[:, 0], 0))
     k = Qh / d
-    wT = (w * T)[None]
-    return A - w * k * row, k * wT, Q - w * d * k * _t(k), _t(row) * (wT / d), _t(row) * row * (w / d)
+    shift = shift[None]
+    return A - w * k * row, k * shift, Q - w * d * k * _t(k), _t(row) * (shift / d), _t(row) * row * (w / d)
 
 
 def join(first, second):
@@ -166,7 +202,7 @@ def _evidence_bwd(static, kept, cotangents):
     parts = (_flat(form, x) for x in (*seen, kr, kNk))
     w_bar, T_bar = kalman._site_cotangents(options, l, M, w.reshape(-1), T.reshape(-1, T.shape[-1]), *parts)
     if options.accurate:
-        start_bar = -0.5 * (r @ M @ r.T) + l * N
+        start_bar = 0.5 * kalman._sign(options) * (r @ M @ r.T) + l * N
     else:
         start_bar = kalman._cross(jnp.sum(form.array(form.unpack(V_row))[0], -1))
     start_pull = jax.vjp(lambda leaves: jax.tree.unflatten(treedef, leaves).start(), leaves)[1]

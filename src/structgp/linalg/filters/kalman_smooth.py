@@ -13,6 +13,8 @@ been added:
 Matrices here are arrays with places first, (N, D, C) and (N, D, D), in the basis of `chain_algebra.observed_first`.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -95,44 +97,47 @@ def smooth(
     gaps = jnp.concatenate([jnp.zeros_like(gaps[:1]), gaps[1:]])
     moves = chain.transition(gaps), chain.noise(gaps) if options.accurate else None
     stream = kalman.stream(form, options, moves, precision, columns)
-    (m, P), seen = _forward(form, options, chain, stream, columns)
-    (r, N), (r_seen, N_seen) = _backward(form, options, stream, (m, P), seen)
-    places = lambda x: jnp.moveaxis(form.array(x), (0, 1), (1, 2))
-    full, half = form.unpack, form.unpack_symmetric
-    p, mean = places(full(seen[0])), places(full(seen[1]))
-    return Smoothed(
-        *(places(x) for x in (full(m), half(P), full(r), half(N), full(r_seen), half(N_seen))), mean[:, 0], p[:, 0, 0]
-    )
+    m, P = jnp.zeros((chain.size, columns.shape[-1]), columns.dtype), chain.start().astype(columns.dtype)
+    begin = kalman.pack_state(form, form.of(m), form.of(0.5 * (P + P.T)))
+    filtered, seen = forwards(form, options, kalman.base(form, chain, options), begin, stream)
+    end = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), filtered)
+    later = backwards(form, options, end, stream, filtered, seen)
+    return known(form, lambda x: jnp.moveaxis(x, (0, 1), (1, 2)), filtered, later, seen)
 
 
-def _forward(form, options, chain, stream, columns):
-    """Filtered (m, P) and (P⁻₁₁, m⁻₁) at every place."""
-    V = kalman.base(form, chain, options)
+def known(form, places, filtered, later, seen):
+    """What the loops gave, as arrays whose first axis `places` makes of the last ones."""
+    (m, P), ((r, N), (r_seen, N_seen)) = filtered, later
+    array = lambda x: places(form.array(form.unpack(x)))
+    symmetric = lambda x: places(form.array(form.unpack_symmetric(x)))
+    states = array(m), symmetric(P), array(r), symmetric(N), array(r_seen), symmetric(N_seen)
+    return Smoothed(*states, array(seen[1])[:, 0], array(seen[0])[:, 0, 0])
+
+
+def forwards(form, options, V, begin, stream):
+    """Filtered (m, P) and (P⁻₁₁, m⁻₁) at every place after a beginning."""
 
     def body(state, x):
         A, Q, w, t = kalman.read(form, x)
         m_, P_, _ = kalman.reach(form, options, V, *kalman.unpack_state(form, state), A, Q)
         m, P, _ = kalman.see(form, options, m_, P_, w, t)
         state = kalman.pack_state(form, m, P)
-        return state, (state, (form.pack(P_[:1, :1]), form.pack(m_[:1])))
+        return state, (state, (form.pack(P_[..., :1, :1]), form.pack(m_[..., :1, :])))
 
-    m = form.of(jnp.zeros((chain.size, columns.shape[-1]), columns.dtype))
-    P = chain.start().astype(columns.dtype)
-    return lax.scan(body, kalman.pack_state(form, m, form.of(0.5 * (P + P.T))), stream)[1]
+    return lax.scan(body, begin, stream)[1]
 
 
-def _backward(form, options, stream, filtered, seen):
-    """(r, N) and (r⁻, N⁻) at every place."""
+def backwards(form, options, end, stream, filtered, seen):
+    """(r, N) and (r⁻, N⁻) at every place before an end."""
 
     def body(state, x):
         (A, _, w, t), (p, mean) = kalman.read(form, x[0]), (form.unpack(a) for a in x[2])
         _, P = kalman.unpack_state(form, x[1])
-        r_, N_, _, _ = kalman.unsee(form, options, *kalman.unpack_state(form, state), w, t, P[:, :1], p, mean)
+        r_, N_, _, _ = kalman.unsee(form, options, *kalman.unpack_state(form, state), w, t, P[..., :, :1], p, mean)
         before = kalman.pack_state(form, form.product(A.mT, r_), form.product(form.product(A.mT, N_), A))
         return before, (state, kalman.pack_state(form, r_, N_))
 
-    zero = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), filtered)
-    return lax.scan(body, zero, (stream, filtered, seen), reverse=True)[1]
+    return lax.scan(body, end, (stream, filtered, seen), reverse=True)[1]
 
 
 def lag_one(chain: Chain, gaps: Float[Array, " N"], smoothed: Smoothed) -> Float[Array, "N-1 D D"]:
@@ -192,7 +197,9 @@ def factor(Q: Float[Array, "D D *gaps"]) -> Float[Array, "D D *gaps"]:
     return jnp.stack(columns, 1)
 
 
-def prior_samples(chain: Chain, gaps: Float[Array, " N"], key: Array, count: int) -> Float[Array, "N D count"]:
+def prior_samples(
+    chain: Chain, gaps: Float[Array, " N"], key: Array, count: int, *, parallel: bool = False
+) -> Float[Array, "N D count"]:
     """Samples of the state at all places; f is coordinate 0 (the basis of `observed_first`)."""
     chain = observed_first(chain)
     gaps = jnp.concatenate([jnp.zeros_like(gaps[:1]), gaps[1:]])
@@ -200,13 +207,24 @@ def prior_samples(chain: Chain, gaps: Float[Array, " N"], key: Array, count: int
     L = jnp.moveaxis(factor(chain.noise(gaps)), -1, 0)
     noise = L @ jax.random.normal(key, (len(gaps), chain.size, count), gaps.dtype)
     z0 = factor(chain.start()) @ jax.random.normal(jax.random.fold_in(key, 1), (chain.size, count), gaps.dtype)
-    form = form_of(chain.size)
+    return recursion(A, noise.at[0].add(z0), parallel=parallel)
+
+
+def recursion(
+    A: Float[Array, "N D D"], b: Float[Array, "N D count"], *, reverse: bool = False, parallel: bool = False
+) -> Float[Array, "N D count"]:
+    """z = A z + b from one place to the next, from zero; in parallel the affine maps of all places are joined."""
+    product = lambda A, B: jnp.sum(A[..., :, :, None] * B[..., None, :, :], -2)
+    if parallel:
+        join = lambda first, second: (product(second[0], first[0]), product(second[0], first[1]) + second[1])
+        return lax.associative_scan(join, (A, b), reverse=reverse)[1]
+    times = jnp.matmul if form_of(A.shape[-1]).__name__ == "Dense" else product
 
     def body(z, x):
-        z = jnp.sum(x[0][:, :, None] * z[None], 1) + x[1] if form.__name__ != "Dense" else x[0] @ z + x[1]
+        z = times(x[0], z) + x[1]
         return z, z
 
-    return lax.scan(body, z0, (A, noise))[1]
+    return lax.scan(body, jnp.zeros_like(b[0]), (A, b), reverse=reverse)[1]
 
 
 def posterior_samples(
@@ -217,14 +235,15 @@ def posterior_samples(
     key: Array,
     count: int,
     *,
-    accurate: bool = True,
+    smooth: Any = smooth,
+    parallel: bool = False,
 ) -> Float[Array, "N D count"]:
     """Joint samples of the state at all places given the sites: a prior sample plus the smoothed mean of what it missed."""
     keys = jax.random.split(key)
-    z = prior_samples(chain, gaps, keys[0], count)
+    z = prior_samples(chain, gaps, keys[0], count, parallel=parallel)
     sd = jnp.where(precision > 0, 1.0 / jnp.sqrt(jnp.where(precision > 0, precision, 1.0)), 0.0)
     missed = columns - z[:, 0] - sd[:, None] * jax.random.normal(keys[1], (len(gaps), count), gaps.dtype)
-    return z + smooth(chain, gaps, precision, missed, accurate=accurate).states()[0]
+    return z + smooth(chain, gaps, precision, missed).states()[0]
 
 
 def backward_samples(
@@ -234,6 +253,9 @@ def backward_samples(
     columns: Float[Array, "N 1"],
     key: Array,
     count: int,
+    *,
+    smooth: Any = smooth,
+    parallel: bool = False,
 ) -> Float[Array, "N D count"]:
     """The same by filtering forwards and sampling backwards: one pass for all samples, so the faster way to many.
 
@@ -248,12 +270,7 @@ def backward_samples(
     spread = jnp.concatenate([rest @ P[:-1] @ rest.mT + J @ Q @ J.mT, P[-1:]])
     noise = jax.random.normal(key, (len(gaps), inner.size, count), gaps.dtype)
     push = m.at[:-1].add(-J @ A @ m[:-1]) + jnp.moveaxis(factor(jnp.moveaxis(spread, 0, -1)), -1, 0) @ noise
-
-    def body(z, x):
-        z = x[0] @ z + x[1]
-        return z, z
-
-    return lax.scan(body, jnp.zeros_like(push[0]), (jnp.pad(J, ((0, 1), (0, 0), (0, 0))), push), reverse=True)[1]
+    return recursion(jnp.pad(J, ((0, 1), (0, 0), (0, 0))), push, reverse=True, parallel=parallel)
 
 
 def _divided(B: Float[Array, "N D E"], P: Float[Array, "N D D"]) -> Float[Array, "N D E"]:
