@@ -96,7 +96,8 @@ def run(name: str, profile: bool) -> None:
         times.append(time.perf_counter() - began)
     print(
         f"{name:<10} first fit {seconds[0]:7.2f} s   second {seconds[1]:7.2f} s   "
-        f"{learning.evaluations} evaluations of {each:.4f} s   predict 1,000: {times[1]:.4f} s   log evidence {fitted.log_evidence:.6g}",
+        f"{learning.evaluations} evaluations of {each:.4f} s   "
+        f"predict 1,000: {times[1]:.4f} s   log evidence {fitted.log_evidence:.6g}",
         flush=True,
     )
 

@@ -35,13 +35,14 @@ def candidates(model: Model, X: np.ndarray, data: Data) -> Iterator[Model]:
     """The model as it was given, then as the data suggest it, in a few versions."""
     yield model
     y, extra = _seen(data)
+    scales = scales_of(X)
     for share, (factor, noisy) in enumerate(SHARES):
         likelihood, level, spread = model.likelihood.suggested(y, extra, noisy)
         of_mean = _of_mean(model, level, X)
         if not share and of_mean:  # where the level is learned, the given kernel is tried at that of the data
             yield _with_learned(model, of_mean)
         for variance in (spread, *(_with_offset(model, X, level, spread) if not share else ())):
-            kernel = suggest(model.kernel, factor * scales_of(X), variance)
+            kernel = suggest(model.kernel, factor * scales, variance)
             yield _with_learned(model, _suggestions(model, likelihood, kernel, of_mean))
 
 

@@ -59,13 +59,35 @@ def _with_jitter(B: Float[Array, "N N"], w: Float[Array, " N"], scale: Float[Arr
     return jnp.linalg.cholesky(B + jnp.diag(jitter * w)), jitter
 
 
+@jax.custom_vjp
 def log_det_and_gram(
     K: Float[Array, "N N"], w: Float[Array, " N"], T: Float[Array, "N C"]
 ) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
-    """log|C| over what was observed, and TᵀC⁻¹T."""
+    """log|C| over what was observed, and TᵀC⁻¹T; with the inverse its derivative costs half of what that of a factor does.
+
+    d log|C| = tr C⁻¹dC and d(TᵀC⁻¹T) = dTᵀα + αᵀdT − αᵀdC α, with α = C⁻¹T.
+    """
+    return _forward(K, w, T)[0]
+
+
+def _forward(K: Array, w: Array, T: Array) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
     L, _ = factorise(K, w)
     U = jax.scipy.linalg.solve_triangular(L, jnp.sqrt(w)[:, None] * T, lower=True)
-    return 2 * jnp.sum(jnp.log(jnp.diagonal(L))) - log_sum(w), U.T @ U
+    return (2 * jnp.sum(jnp.log(jnp.diagonal(L))) - log_sum(w), U.T @ U), (w, L, U)
+
+
+def _backward(saved: tuple[Array, Array, Array], to: tuple[Array, Array]) -> tuple[Array, Array, Array]:
+    w, L, U = saved
+    S = jnp.sqrt(w)
+    half = jax.scipy.linalg.solve_triangular(L, jnp.diag(S), lower=True)
+    alpha = half.T @ U
+    both = to[1] + to[1].T
+    to_C = to[0] * (half.T @ half) - 0.5 * (alpha @ both) @ alpha.T
+    to_w = jnp.where(w > 0, -jnp.diagonal(to_C) / jnp.where(w > 0, w, 1.0) ** 2, 0.0)
+    return to_C, to_w, alpha @ both
+
+
+log_det_and_gram.defvjp(_forward, _backward)
 
 
 def log_sum(w: Float[Array, " N"]) -> Float[Array, ""]:

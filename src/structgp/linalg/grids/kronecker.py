@@ -20,7 +20,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 LARGE = 256  # rows from which it is worth asking whether a matrix is symmetric about its centre
-MIRRORED = 1e-14  # how far from symmetric it may be, in units of its largest entry: rounding
 SMALL = 64  # columns up to which factors are multiplied out
 
 Matrices = Sequence[Float[Array, "_ _"]]
@@ -123,7 +122,8 @@ def _eigh(K: Float[Array, "G G"]) -> tuple[Float[Array, " _"], Float[Array, "G G
     """Eigenvalues, in any order, and eigenvectors. A large matrix that is the same seen from its end is halved."""
     if len(K) < LARGE:
         return tuple(jnp.linalg.eigh(K))
-    mirrored = jnp.max(jnp.abs(K - K[::-1, ::-1])) <= MIRRORED * jnp.max(jnp.abs(K))
+    rounding = len(K) * jnp.finfo(K.dtype).eps  # of the decomposition itself, in units of the largest entry
+    mirrored = jnp.max(jnp.abs(K - K[::-1, ::-1])) <= rounding * jnp.max(jnp.abs(K))
     return jax.lax.cond(mirrored, _halved_eigh, lambda K: tuple(jnp.linalg.eigh(K)), K)
 
 
