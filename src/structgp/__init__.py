@@ -83,6 +83,7 @@ _WHERE = {
     "inputs.binning": ["bin_to_grid"],
     "structure.dense": ["covariance"],
     "engines.approximation": ["Approximation"],
+    "engines.neighbours": ["Neighbours"],
     "models.changepoints.model": ["ChangePoints"],
     "models.changepoints.hazards": ["ConstantHazard", "FunctionHazard", "Hazard", "LogisticHazard", "TabulatedHazard"],
     "models.changepoints.segments": ["SegmentModel", "SideBySide"],

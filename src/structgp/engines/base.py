@@ -46,6 +46,7 @@ class Offer:
     error: float = 0.0  # the largest of the covariance, in units of the prior variance
     accuracy: str = "exact"
     grain: float = 0.0  # how much of a log evidence is left to chance: climbing does not go after less
+    glimpse: bool = False  # whether a few of the rows should tell where a climb begins
 
     @property
     def quality(self) -> str:
@@ -77,6 +78,13 @@ class Engine(eqx.Module):
     def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> Engine:
         """This algorithm with its static choices made for these values (on the host, cheaply); most have none to make."""
         return self
+
+    def prepared(self, model: Model, inputs: Inputs, data: Data, search: bool = True) -> Inputs:
+        """The places with what this algorithm must know of them at these values (on the host); most need nothing.
+
+        Places that were prepared for values like these are returned as they are. Without a search a sketch of the same shape.
+        """
+        return inputs
 
     def shared(self, data: Data) -> Data:
         """The data, with what all observations have in common said once where this algorithm knows of it."""

@@ -27,8 +27,9 @@ from ..posterior import Model
 
 SHARES = ((1.0, 0.1), (0.25, 0.1), (1.0, 0.5))  # factors on the lengthscales, and noise as a part of the variance of y
 
-GLIMPSE = 1200  # cells of which a dense fit tells where to begin a costly climb
+GLIMPSE = 1200  # rows of which a dense fit tells where to begin a costly climb
 BLOCK = 2  # cells along each side of the blocks that these come in
+GROUP = 20  # rows of a group, where they are not cells
 
 
 def candidates(model: Model, X: np.ndarray, data: Data) -> Iterator[Model]:
@@ -46,17 +47,32 @@ def candidates(model: Model, X: np.ndarray, data: Data) -> Iterator[Model]:
             yield _with_learned(model, _suggestions(model, likelihood, kernel, of_mean))
 
 
-def glimpse(grid: Grid, data: Data) -> tuple[Inputs, Data]:
-    """Small blocks of cells all over the grid: their neighbours tell short lengthscales, their distances long ones."""
+def glimpse(inputs: Inputs, data: Data) -> tuple[Inputs, Data]:
+    """Small groups of rows from all over: their neighbours tell short lengthscales, their distances long ones."""
     seen = np.flatnonzero(data.seen)
+    rows = _blocks(inputs, seen) if isinstance(inputs, Grid) else _groups(np.asarray(inputs.points), seen)
+    some = jax.tree.map(lambda values: np.asarray(values)[rows], data)
+    return as_inputs(np.asarray(inputs.points)[rows]), some
+
+
+def _blocks(grid: Grid, seen: np.ndarray) -> np.ndarray:
+    """The seen cells in some blocks of a grid."""
     cells = seen if grid.cells is None else np.asarray(grid.cells)[seen]
     blocks = np.stack(np.unravel_index(cells, grid.shape)) // BLOCK
     _, number, sizes = np.unique(np.ravel_multi_index(tuple(blocks), grid.shape), return_inverse=True, return_counts=True)
     order = np.random.default_rng(0).permutation(len(sizes))
     taken = order[: 1 + np.searchsorted(np.cumsum(sizes[order]), GLIMPSE)]
-    rows = seen[np.isin(number, taken)]
-    some = jax.tree.map(lambda values: np.asarray(values)[rows], data)
-    return as_inputs(np.asarray(grid.points)[rows]), some
+    return seen[np.isin(number, taken)]
+
+
+def _groups(X: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """The seen rows around some of them."""
+    from scipy.spatial import cKDTree
+
+    there = X[seen] / scales_of(X[seen])
+    centres = np.random.default_rng(0).permutation(len(seen))[: GLIMPSE // GROUP]
+    near = cKDTree(there).query(there[centres], min(GROUP, len(seen)))[1]
+    return seen[np.unique(near)]
 
 
 def suggested(model: Any, X: np.ndarray, data: Data) -> Any:

@@ -23,6 +23,7 @@ from ..engines.cholesky import Cholesky, cost_of_matrix
 from ..engines.diagnose import why_no_start
 from ..inputs.layouts import Grid
 from ..inputs.observations import Data
+from ..inputs.rows import in_bucket
 from ..linalg.dense.cholesky import lapack_threads
 from ..parameters.supports import Orthonormal, Real
 from ..parameters.tree import Leaf, free_bounds, free_names, free_vector, learned_leaves, with_free
@@ -37,6 +38,7 @@ FLAT = 5e-4  # gradient for each observation at which a failed line search count
 PATIENCE = 6  # evaluations without gain after which a climb on random probes ends
 SPREAD = 1.0  # standard deviation of the restarts on the scale of θ
 SHIFT = 0.1  # the same of levels, slopes and places, in units of the data, or as a part of the number itself
+ROUNDS = 4  # climbs at most
 PRESSED = 0.01  # gain in the objective, for each observation and e-fold, that makes an end at a bound worth a warning
 
 
@@ -218,18 +220,29 @@ def maximise(
     count = max(int(np.sum(data.seen)) * data.y.shape[1], 1)
     options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
     options["deadline"] = deadline
-    if objective is None and offer.grain and isinstance(inputs, Grid):
+    if objective is None and (offer.glimpse or (offer.grain and isinstance(inputs, Grid))):
         places, some = glimpse(inputs, data)
         dense = Offer(Cholesky(), cost_of_matrix(len(places), places.dimension))
         starts = [free_vector(maximise(model, places, some, dense, **options)[0])]
     else:
         starts = [free_vector(candidate) for candidate in candidates(model, np.asarray(inputs.points), data)]
-    if objective is None:
-        objective = evidence_objective(model, inputs, data, offer.engine, offer.grain)
     points = np.asarray(inputs.points)
     units, limits = units_of(model, points, data), limits_of(model, points, data)
     with lapack_threads(offer.cost.rows if offer.cost else 0), _explained(model, inputs, data):
-        return climb(model, objective, starts, count, began, units=units, limits=limits, **options)
+        if objective is not None:
+            return climb(model, objective, starts, count, began, units=units, limits=limits, **options)
+        engine, evaluations = offer.engine, 0
+        places, sized = in_bucket(inputs, data) if engine.takes_unseen_rows else (inputs, data)
+        ready = engine.prepared(with_free(model, starts[0]), places, sized)
+        for _ in range(ROUNDS):  # one, unless what is learned asks for other places
+            places = ready
+            objective = evidence_objective(model, places, sized, engine, offer.grain)
+            learned, learning = climb(model, objective, starts, count, began, units=units, limits=limits, **options)
+            starts, evaluations = [free_vector(learned)], evaluations + learning.evaluations
+            ready = places if deadline.passed() else engine.prepared(learned, places, sized)
+            if ready is places:
+                break
+        return learned, dataclasses.replace(learning, evaluations=evaluations)
 
 
 def climb(

@@ -192,6 +192,7 @@ def condition(
     with lapack_threads(plan.rows):
         inputs, data = _few_sizes(inputs, data, plan.engine)
         engine = plan.engine.tuned(model, inputs, data)
+        inputs = engine.prepared(model, inputs, data)
         if rule is None:
             posterior = jax.block_until_ready(given_data(model, inputs, data, engine))
             inferred = None
@@ -211,6 +212,7 @@ def compiled_ahead(
     """The program that will condition on data by this engine, compiled while learning runs, after what is needed first."""
     inputs, data = _few_sizes(inputs, data, engine)
     engine = engine.tuned(model, inputs, data)
+    inputs = engine.prepared(model, inputs, data, search=False)
     if rule is None:
         return compiling(given_data, model, inputs, data, engine, after=after)
     w, h = rule.unknown(model.likelihood, len(inputs))

@@ -1,0 +1,259 @@
+"""Each row given its nearest earlier rows, and new places given the nearest rows that were seen: O(N m³), approximate.
+
+What is said of several places together (covariances, draws) takes new places one after the other: each given the nearest seen
+rows and, of the places before it, the nearest as well.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from .._types import whole
+from ..inputs.layouts import Inputs
+from ..inputs.neighbourhood import Neighbourhood, changed, drawn_order, embedded, nearest_seen
+from ..inputs.observations import Data
+from ..kernels.algebra import Kernel
+from ..linalg.neighbours import boxes, conditionals
+from ..posterior import Conditional, Model
+from ..sites import Sites
+from ..structure.base import No
+from ..structure.dense import variances
+from ..structure.neighbours import Nearest, by_difference, measured
+from .approximation import Approximation
+from .base import Cost, Engine, Offer, gaussian, noise_variance
+
+USUAL = 30  # neighbours of a row
+TOLD = 60  # seen rows that a new place is given
+AMONG_NEW = 30  # new places before it that one is given besides, when several are looked at together
+PLACES = 64  # looked at side by side
+AGAIN = 1.5  # change of the shape of the lengthscales after which neighbours are found again
+SAMPLE = 128  # rows at which m and 2m neighbours are compared
+COLUMNS = 4  # beyond, near rows are hardly nearer than others
+
+
+class NeighbourConditional(Conditional):
+    """A process given sites, looked at through the seen rows that are nearest to each place."""
+
+    kernel: Kernel
+    X: Float[Array, "N D"]
+    sites: Sites
+    leaves: Int[Array, "leaves size"]
+    log_det: Float[Array, ""]
+    gram: Float[Array, "C C"]
+    diagonal: Float[Array, " N"]  # of C⁻¹
+    alpha: Float[Array, "N C"]
+    told: int = eqx.field(static=True, default=TOLD)
+
+    @property
+    def row_size(self) -> int:
+        return self.told**2
+
+    def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        return self.log_det, self.gram
+
+    def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
+        return self.diagonal, self.alpha
+
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
+        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        prior, targets, noise, nearest = variances(kernel, X), self.sites.targets, self._noise(), self._nearest()
+
+        def block(Xs: Float[Array, "B D"]) -> tuple[Array, Array]:
+            rows, there = nearest(Xs)
+            around = self.X[rows]
+            k = by_difference(kernel, jnp.moveaxis(around - Xs[:, None], 2, 0))
+            told = conditionals.tell(by_difference, self.kernel, k, around, noise[rows], there, targets[rows])
+            return told.mean, told.explained
+
+        mean, explained = _in_blocks(block, X)
+        return mean, jnp.maximum(prior - explained, 0.0)
+
+    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+        order, near, weights, v = self._one_after_the_other(X)
+        rows = jnp.arange(len(X))[:, None]
+        A = jnp.zeros((len(X), len(X) + 1)).at[rows, near].add(weights)[:, : len(X)]
+        root = jax.scipy.linalg.solve_triangular(jnp.eye(len(X)) - A, jnp.diag(jnp.sqrt(v)), lower=True, unit_diagonal=True)
+        back = np.argsort(order)
+        return self.at(X)[0], (root @ root.T)[back][:, back]
+
+    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
+        order, near, weights, v = self._one_after_the_other(X)
+        fresh = jnp.sqrt(v)[:, None] * jax.random.normal(key, (len(X), n))
+
+        def step(drawn: Array, at: tuple[Array, ...]) -> tuple[Array, None]:
+            i, near, w, own = at
+            return drawn.at[i].set(own + w @ drawn[near]), None
+
+        start = jnp.zeros((len(X) + 1, n))
+        drawn, _ = jax.lax.scan(step, start, (jnp.arange(len(X)), near, weights, fresh))
+        return drawn[np.argsort(order)]
+
+    def _noise(self) -> Float[Array, " N"]:
+        w = self.sites.precision
+        return jnp.where(w > 0, 1 / jnp.where(w > 0, w, 1.0), 0.0)
+
+    def _nearest(self) -> Callable[[Array], tuple[Int[Array, "B m"], Bool[Array, "B m"]]]:
+        """A search for the rows near to places."""
+        rows, E = jnp.where(self.leaves >= 0, self.leaves, -1 - self.leaves), self._embedding()
+        Z = (self.X @ E)[rows]
+        count = min(self.told, self.leaves.size)
+
+        def search(Xs: Float[Array, "B D"]) -> tuple[Array, Array]:
+            at, there = boxes.nearest(jax.lax.stop_gradient(Xs) @ E, Z, self.leaves >= 0, count)
+            return rows.ravel()[at], there
+
+        return search
+
+    def _embedding(self) -> Float[Array, "D D"]:
+        measure: Any = measured(self.kernel, self.X.shape[1])
+        return jax.lax.stop_gradient(jnp.linalg.cholesky(measure.metric))
+
+    def _one_after_the_other(self, X: Float[Array, "M D"]) -> tuple[np.ndarray, Array, Array, Array]:
+        """New places in a drawn order: the earlier ones that each is given (M: none), their weights, and what is left open."""
+        M, order = len(X), drawn_order(len(X))
+        X, noise, nearest, E = X[order], self._noise(), self._nearest(), self._embedding()
+        count, Z = min(AMONG_NEW, M), X @ E
+
+        def block(at: Int[Array, " B"]) -> tuple[Array, Array, Array]:
+            Xs = X[at]
+            rows, seen = nearest(Xs)
+            apart = jnp.sum((Z[at][:, None] - Z[None]) ** 2, axis=2)
+            apart = jnp.where(jnp.arange(M)[None] < at[:, None], apart, jnp.inf)
+            before = jax.lax.top_k(-apart.astype(jnp.float32), count)[1]
+            new = jnp.take_along_axis(apart, before, axis=1) < jnp.inf
+            around = jnp.concatenate([self.X[rows], X[before]], axis=1)
+            there = jnp.concatenate([seen, new], axis=1)
+            own = jnp.concatenate([noise[rows], jnp.zeros(before.shape)], axis=1)
+            k = by_difference(self.kernel, jnp.moveaxis(around - Xs[:, None], 2, 0))
+            told = conditionals.tell(by_difference, self.kernel, k, around, own, there, jnp.zeros((*there.shape, 0)))
+            left = jnp.maximum(by_difference(self.kernel, jnp.zeros(X.shape[1])) - told.explained, 0.0)
+            return jnp.where(new, before, M), jnp.where(new, told.weights[:, -count:, 0], 0.0), left
+
+        return order, *_in_blocks(block, jnp.arange(M))
+
+
+def _in_blocks(function: Any, rows: Any) -> Any:
+    """A function of some rows at a time over all of them."""
+    M = len(rows)
+    size = min(PLACES, max(M, 1))
+    filled = rows[jnp.minimum(jnp.arange(-(-M // size) * size), max(M - 1, 0))] if M else rows
+    if not M:
+        return jax.tree.map(lambda part: jnp.zeros((0, *part.shape[1:])), jax.eval_shape(function, rows))
+    found = jax.lax.map(function, filled.reshape(-1, size, *rows.shape[1:]))
+    return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:])[:M], found)
+
+
+class NeighbourEngine(Engine):
+    """Every row given its `m` nearest earlier rows, and new places given the `told` nearest seen ones."""
+
+    name: ClassVar[str] = "Neighbours"
+    structure: ClassVar[str] = "neighbours"
+    takes_unseen_rows: ClassVar[bool] = True
+    m: int = eqx.field(static=True, default=USUAL)
+    told: int = eqx.field(static=True, default=TOLD)
+
+    def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
+        no = self._refusal(model, inputs, data)
+        if no is not None:
+            return no
+        seen = len(inputs) if data is None else int(np.sum(data.seen))
+        m = min(self.m, max(seen - 1, 1))
+        cost = Cost(flops=seen * (m**3 + 60 * m**2), bytes=8.0 * seen * (3 * m + 4 * inputs.dimension), rows=m)
+        note = "" if inputs.dimension <= COLUMNS else f"{inputs.dimension} columns: near rows tell little beyond {COLUMNS}"
+        if self.m >= seen - 1:
+            return Offer(self, cost, note=f"all earlier rows are neighbours{'; ' * bool(note)}{note}", glimpse=seen > GLIMPSED)
+        accuracy = f"approximate ({m} neighbours; {2 * m} would change the log evidence by {self.lost(model, inputs, data):.1g} a row)"
+        return Offer(self, cost, note=note, accuracy=accuracy, glimpse=seen > GLIMPSED)
+
+    def form(self, kernel: Kernel, inputs: Inputs) -> Nearest | No:
+        measure = measured(kernel, inputs.dimension)
+        if isinstance(measure, No):
+            return measure
+        if not isinstance(inputs, Neighbourhood):
+            return No("the neighbours of these places are not known")
+        return Nearest.of(kernel, inputs)
+
+    def prepared(self, model: Model, inputs: Inputs, data: Data, search: bool = True) -> Inputs:
+        metric = _metric(model.kernel, inputs.dimension)
+        if isinstance(inputs, Neighbourhood) and changed(np.asarray(inputs.metric), metric) < AGAIN:
+            return inputs
+        return Neighbourhood.of(inputs.points, data.seen, metric, self.m, search)
+
+    def log_det_and_gram(self, structure: Nearest, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        return conditionals.log_det_and_gram(by_difference, *_arguments(structure, sites))
+
+    def condition(self, structure: Nearest, sites: Sites) -> NeighbourConditional:
+        found = conditionals.rows_given_neighbours(by_difference, *_arguments(structure, sites))
+        log_det, gram = conditionals.summed(found)
+        parts = conditionals.inverse_parts(found, len(structure.X), structure.rows, structure.near)
+        kernel, X = structure.kernel, structure.X
+        return NeighbourConditional(kernel, X, sites, structure.leaves, log_det, gram, *parts, self.told)
+
+    def lost(self, model: Model, inputs: Inputs, data: Data | None) -> float:
+        """What a row's log evidence is expected to gain from twice as many neighbours: ½ log of the ratio of its variances."""
+        seen = np.arange(len(inputs)) if data is None else np.flatnonzero(data.seen)
+        X, noise = np.asarray(inputs.points), np.zeros(len(inputs)) + noise_variance(model, inputs, data)
+        of = np.unique(np.linspace(1, len(seen) - 1, SAMPLE).astype(int))
+        near = nearest_seen(embedded(X[seen], _metric(model.kernel, inputs.dimension)), seen, 2 * self.m, of)
+        rows = seen[drawn_order(len(seen))[of]]
+        few = np.where(np.arange(2 * self.m) < self.m, near, -1)
+        left = [np.asarray(_left_open(model.kernel, X[rows], X[at], noise[rows], noise[at], at >= 0)) for at in (few, near)]
+        return float(0.5 * np.mean(np.log(left[0] / left[1])))
+
+    def _refusal(self, model: Model, inputs: Inputs, data: Data | None) -> No | None:
+        if inputs.dimension == 1:
+            return No("one column is a line, where exact algorithms are quicker: leave approximate out")
+        if not gaussian(model, data):
+            what = type(model.likelihood).__name__ if data is None or data.weight is None else "weighted"
+            return No(f"neighbours take Gaussian observations, not {what} ones")
+        measure = measured(model.kernel, inputs.dimension)
+        if isinstance(measure, No):
+            return measure
+        return None if np.any(np.asarray(measure.metric)) else No("nothing in the kernel falls off with distance")
+
+
+GLIMPSED = 2000  # rows from which on some of them tell where to begin
+
+
+def _metric(kernel: Kernel, D: int) -> np.ndarray:
+    measure: Any = measured(kernel, D)
+    return np.asarray(measure.metric)
+
+
+def _arguments(structure: Nearest, sites: Sites) -> tuple[Any, ...]:
+    w = sites.precision
+    noise = jnp.where(w > 0, 1 / jnp.where(w > 0, w, 1.0), 0.0)
+    return structure.kernel, noise, sites.targets, structure.X, structure.rows, structure.near
+
+
+@jax.jit
+def _left_open(kernel: Kernel, X: Any, around: Any, noise: Any, noise_around: Any, there: Any) -> Array:
+    k = by_difference(kernel, jnp.moveaxis(around - X[:, None], 2, 0))
+    told = conditionals.tell(by_difference, kernel, k, around, noise_around, there, jnp.zeros((*there.shape, 0)))
+    return jnp.maximum(by_difference(kernel, jnp.zeros(X.shape[1])) - told.explained, 0.0) + noise
+
+
+class Neighbours(Approximation):
+    """Each observation given its `m` nearest earlier ones (Vecchia), for many places in two to four columns.
+
+    >>> Neighbours(20)
+    Neighbours(20)
+    """
+
+    m: int = eqx.field(static=True, default=USUAL, converter=functools.partial(whole, name="Neighbours: m", least=1))
+    told: int = eqx.field(static=True, default=TOLD, converter=functools.partial(whole, name="Neighbours: told", least=1))
+    structure: ClassVar[str] = NeighbourEngine.structure
+
+    def engine(self, model: Model, inference: str | None = None) -> NeighbourEngine:
+        return NeighbourEngine(self.m, max(self.told, self.m))
+
+    def __repr__(self) -> str:
+        return f"Neighbours({self.m})" if self.told == TOLD else f"Neighbours({self.m}, told={self.told})"
