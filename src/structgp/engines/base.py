@@ -86,6 +86,10 @@ class Engine(eqx.Module):
         """
         return inputs
 
+    def parts(self, inputs: Inputs) -> list[Inputs]:
+        """Prepared places in parts over which log|C| and TᵀC⁻¹T are sums, to be computed side by side; most are one."""
+        return [inputs]
+
     def shared(self, data: Data) -> Data:
         """The data, with what all observations have in common said once where this algorithm knows of it."""
         return data

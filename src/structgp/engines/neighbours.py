@@ -7,6 +7,7 @@ rows and, of the places before it, the nearest as well.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -36,6 +37,8 @@ AMONG_NEW = 30  # new places before it that one is given besides, when several a
 PLACES = 64  # looked at side by side
 AGAIN = 1.5  # change of the shape of the lengthscales after which neighbours are found again
 SAMPLE = 128  # rows at which m and 2m neighbours are compared
+SIDE_BY_SIDE = 20_000  # rows from which on several cores share them
+MOST_PARTS = 16
 COLUMNS = 4  # beyond, near rows are hardly nearer than others
 
 
@@ -186,6 +189,11 @@ class NeighbourEngine(Engine):
         if isinstance(inputs, Neighbourhood) and changed(np.asarray(inputs.metric), metric) < AGAIN:
             return inputs
         return Neighbourhood.of(inputs.points, data.seen, metric, self.m, search)
+
+    def parts(self, inputs: Inputs) -> list[Inputs]:
+        if not isinstance(inputs, Neighbourhood) or len(inputs) < SIDE_BY_SIDE or jax.default_backend() != "cpu":
+            return [inputs]
+        return inputs.parts(min(1 << (os.cpu_count() or 1).bit_length() - 1, MOST_PARTS))
 
     def log_det_and_gram(self, structure: Nearest, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         return conditionals.log_det_and_gram(by_difference, *_arguments(structure, sites))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import dataclasses
 import functools
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -35,9 +39,13 @@ class GaussianEvidence:
         self._at, self._tuned = FreeMap(model), engine.tuned  # looked up once: an evaluation may be short
         self._rows = int(np.flatnonzero(data.seen)[-1]) + 1 if np.any(data.seen) else 1
         self._on_host = isinstance(engine, Cholesky) and jax.default_backend() == "cpu"
+        with jax.enable_x64(True):
+            parts = engine.parts(inputs)
+            self._parts = [dataclasses.replace(part, X=self._X) for part in jax.device_put(parts)] if len(parts) > 1 else []
 
     def __call__(self, theta: np.ndarray) -> tuple[Any, Any]:
-        return jax.device_get((self._by_lapack if self._on_host else self._by_autodiff)(theta))
+        way = self._by_lapack if self._on_host else self._by_parts if self._parts else self._by_autodiff
+        return jax.device_get(way(theta))
 
     def many(self, thetas: Float[np.ndarray, "S P"]) -> tuple[np.ndarray, np.ndarray]:
         """The same at several θ: one computation for all that share the static choices of the engine."""
@@ -58,6 +66,15 @@ class GaussianEvidence:
 
     def _by_autodiff(self, theta: Float[Any, " P"]) -> tuple[Any, Any]:
         return _value_and_gradient(theta, self._model, self._inputs, self._data, self._engine(theta))
+
+    def _by_parts(self, theta: Float[Any, " P"]) -> tuple[Any, Any]:
+        """The same with the rows in parts, each on a core of its own: their sums, then what pulls these back."""
+        model, data, engine = self._model, self._data, self._engine(theta)
+        begun = _side_by_side(lambda part: _begin(theta, model, part, data, engine), self._parts)
+        log_det, gram = jax.tree.map(lambda *sums: functools.reduce(operator.add, sums), *(sums for sums, _ in begun))
+        value, direct, *to_sums = _summed_up(theta, model, data, log_det, gram, self._X.shape[1])
+        pulled = _side_by_side(lambda pull: _pull(pull, tuple(to_sums)), [pull for _, pull in begun])
+        return value, functools.reduce(operator.add, pulled, direct)
 
     def _by_lapack(self, theta: np.ndarray) -> tuple[Any, Any]:
         arguments = (theta, self._model, self._X, self._data)
@@ -103,6 +120,45 @@ def _values_and_gradients(thetas: Any, model: Model, inputs: Inputs, data: Data,
     return jax.vmap(lambda theta: _one(theta, model, inputs, data, engine))(thetas)
 
 
+@functools.partial(jax.jit, static_argnames="engine")
+def _begin(theta: Any, model: Model, inputs: Inputs, data: Data, engine: Engine) -> tuple[Any, Any]:
+    """log|C| and TᵀC⁻¹T of some rows, and what pulls them back to θ."""
+
+    def sums(theta: Any) -> tuple[Array, Array]:
+        at, X = with_free(model, theta), jnp.asarray(inputs.points)
+        sites = sites_of(at, X, data, typical_variance(at.kernel, X))
+        return engine.log_det_and_gram(engine.form(at.kernel, inputs), sites)
+
+    return jax.vjp(sums, theta)
+
+
+@jax.jit
+def _pull(pull: Any, cotangents: tuple[Array, Array]) -> Array:
+    return pull(cotangents)[0]
+
+
+@functools.partial(jax.jit, static_argnames="D")
+def _summed_up(theta: Any, model: Model, data: Data, log_det: Array, gram: Array, D: int) -> tuple[Array, Array, Array, Array]:
+    """The objective, and its derivatives in θ, log|C| and TᵀC⁻¹T, each with the others held."""
+
+    def value(theta: Array, log_det: Array, gram: Array) -> Array:
+        return integrate(with_free(model, theta), log_det, gram, jnp.sum(data.seen), data.y.shape[1], D)[0]
+
+    found, slopes = jax.value_and_grad(value, argnums=(0, 1, 2))(theta, log_det, gram)
+    return found, *slopes
+
+
+def _side_by_side(work: Callable[[Any], Any], parts: list[Any]) -> list[Any]:
+    """One call for each part, on threads of their own."""
+
+    def run(part: Any) -> Any:
+        with jax.enable_x64(True):
+            return jax.block_until_ready(work(part))
+
+    with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
+        return list(pool.map(run, parts))
+
+
 def _pieces(theta: Any, model: Model, X: Array, data: Data) -> tuple[Array, Array, Array]:
     """K, the precisions and the targets: everything that reaches the dense solver."""
     at = with_free(model, theta)
@@ -121,12 +177,8 @@ def _assemble(theta: Any, model: Model, X: Array, data: Data) -> tuple[Array, Ar
 def _pull_back(theta: Any, model: Model, X: Array, data: Data, solution: HostSolution) -> tuple[Array, Array]:
     """The objective and its gradient from C⁻¹: dlog|C| = tr C⁻¹dC and d(TᵀC⁻¹T) = dTᵀα + αᵀdT − αᵀdC α."""
 
-    def summed_up(theta: Array, log_det: Array, gram: Array) -> Array:
-        at = with_free(model, theta)
-        return integrate(at, log_det, gram, jnp.sum(data.seen), data.y.shape[1], X.shape[1])[0]
-
-    arguments = (theta, jnp.asarray(solution.log_det), jnp.asarray(solution.gram))
-    value, (direct, to_log_det, to_gram) = jax.value_and_grad(summed_up, argnums=(0, 1, 2))(*arguments)
+    sums = jnp.asarray(solution.log_det), jnp.asarray(solution.gram)
+    value, direct, to_log_det, to_gram = _summed_up(theta, model, data, *sums, X.shape[1])
     to_gram = 0.5 * (to_gram + to_gram.T)
     (_, w, _), pull = jax.vjp(lambda theta: _pieces(theta, model, X, data), theta)
     S, alpha = jnp.sqrt(w), solution.alpha
