@@ -172,9 +172,11 @@ class NeighbourEngine(Engine):
         cost = Cost(flops=seen * (m**3 + 60 * m**2), bytes=8.0 * seen * (3 * m + 4 * inputs.dimension), rows=m)
         note = "" if inputs.dimension <= COLUMNS else f"{inputs.dimension} columns: near rows tell little beyond {COLUMNS}"
         if self.m >= seen - 1:
-            return Offer(self, cost, note=f"all earlier rows are neighbours{'; ' * bool(note)}{note}", glimpse=seen > GLIMPSED)
-        accuracy = f"approximate ({m} neighbours; {2 * m} would change the log evidence by {self.lost(model, inputs, data):.1g} a row)"
-        return Offer(self, cost, note=note, accuracy=accuracy, glimpse=seen > GLIMPSED)
+            return Offer(self, cost, note=f"all earlier rows are neighbours{'; ' * bool(note)}{note}", glimpse=True)
+        accuracy = (
+            f"approximate ({m} neighbours; {2 * m} would change the log evidence by {self.lost(model, inputs, data):.2g} a row)"
+        )
+        return Offer(self, cost, note=note, accuracy=accuracy, glimpse=True)
 
     def form(self, kernel: Kernel, inputs: Inputs) -> Nearest | No:
         measure = measured(kernel, inputs.dimension)
@@ -226,9 +228,6 @@ class NeighbourEngine(Engine):
         if isinstance(measure, No):
             return measure
         return None if np.any(np.asarray(measure.metric)) else No("nothing in the kernel falls off with distance")
-
-
-GLIMPSED = 2000  # rows from which on some of them tell where to begin
 
 
 def _metric(kernel: Kernel, D: int) -> np.ndarray:

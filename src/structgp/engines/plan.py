@@ -19,6 +19,7 @@ from .grid_seen import SeenCells
 from .independent import SEVERAL
 from .kalman import Kalman
 from .memory import fitting_first
+from .neighbours import Neighbours
 from .space_time import JointChain, SpaceTimeChains
 from .toeplitz import FourierToeplitz
 from .toeplitz_grid import ToeplitzLines
@@ -41,6 +42,9 @@ ENGINES: tuple[Engine, ...] = (
     Cholesky(),
 )
 BY_NAME: tuple[Engine, ...] = (AdditiveEngine(24),)  # not exact in all they say: taken when asked for, and only then
+STAND_INS: dict[str, Approximation] = {
+    Neighbours.structure: Neighbours()
+}  # what the name of a structure that is never exact means
 WIDER = {"space-time": "kronecker"}  # what stands in for a structure that the prior has, but no algorithm for these data
 
 
@@ -102,11 +106,11 @@ def plan(
     Without data all places are taken to be seen equally well. `approximate` is what may stand in for the prior, a value or a
     name; asked for, it is taken, or refused. `inference` names the way in which sites will be found, None for Gaussian data.
     """
-    approximation = as_approximation(approximate)
+    approximation = asked_for(approximate, structure)
     if approximation is not None:
         return _approximate_plan(model, inputs, structure, approximation, data, inference)
     engines, named = (ENGINES, BY_NAME) if model.likelihood.latents == 1 else (SEVERAL, ())
-    known = list(dict.fromkeys(engine.structure for engine in (*engines, *named)))
+    known = list(dict.fromkeys([*(engine.structure for engine in (*engines, *named)), *STAND_INS]))
     if not isinstance(structure, str) or structure not in ("auto", *known):
         raise ValueError(f"structure must be 'auto' or one of {known}, got {structure!r}")
     offers = fitting_first(sorted((_answer(engine, model, inputs, data) for engine in engines), key=_flops))
@@ -124,6 +128,12 @@ def plan(
 
 def _seen_in(inputs: Inputs) -> str:
     return f"the rows of X are the cells of a grid: {inputs!r}" if isinstance(inputs, Grid) and inputs.from_rows else ""
+
+
+def asked_for(approximate: str | Approximation | None, structure: str) -> Approximation | None:
+    """What may stand in for the prior: what was given, or what the name of a structure stands for."""
+    given = as_approximation(approximate)
+    return STAND_INS.get(structure) if given is None and isinstance(structure, str) else given
 
 
 def _answer(engine: Engine, model: Model, inputs: Inputs, data: Data | None) -> Offer:

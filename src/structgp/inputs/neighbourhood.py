@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -29,7 +28,9 @@ class Neighbourhood(Inputs):
     metric: Float[Any, "D D"]  # Σ of the distance d² = (x − z)ᵀΣ(x − z) by which neighbours were found
 
     @classmethod
-    def of(cls, points: Any, seen: Bool[Any, " N"], metric: Float[np.ndarray, "D D"], count: int, search: bool) -> Neighbourhood:
+    def of(
+        cls, points: Any, seen: Bool[Any, " N"], metric: Float[np.ndarray, "D D"], count: int, search: bool
+    ) -> Neighbourhood:
         """The places with at most `count` neighbours each; without a search a sketch of the right shape."""
         X, at = np.asarray(points), np.flatnonzero(seen)
         Z = embedded(X[at] if len(at) else X[:1], metric)
@@ -71,7 +72,7 @@ def drawn_order(count: int) -> Int[np.ndarray, " N"]:
 def nearest_seen(
     Z: Float[np.ndarray, "n q"], at: Int[np.ndarray, " n"], count: int, of: Int[np.ndarray, " S"] | None = None
 ) -> Int[np.ndarray, "S m"]:
-    """For each of the rows `at` (or for some of them, counted in the drawn order) the rows before it that are nearest; −1: none."""
+    """For each of the rows `at` (or for some, counted in the drawn order) the nearest of those before it; −1: none."""
     order = drawn_order(len(at))
     found = nearest_before(Z[order], count, of)
     near = np.where(found >= 0, at[order[found]], -1)
@@ -84,8 +85,7 @@ def nearest_seen(
 
 def embedded(X: Float[np.ndarray, "N D"], metric: Float[np.ndarray, "D D"]) -> Float[np.ndarray, "N D"]:
     """Places where the distance of a metric is the plain one."""
-    values, vectors = np.linalg.eigh(metric)
-    return X @ (vectors * np.sqrt(np.maximum(values, 0.0)))
+    return X @ np.linalg.cholesky(metric)
 
 
 def changed(old: Float[np.ndarray, "D D"], new: Float[np.ndarray, "D D"]) -> float:

@@ -9,8 +9,8 @@ import numpy as np
 
 from .._types import Seed, double_precision, generator, whole
 from ..engines import memory
-from ..engines.approximation import Approximation, as_approximation
-from ..engines.plan import Plan, plan
+from ..engines.approximation import Approximation
+from ..engines.plan import Plan, asked_for, plan
 from ..inference.mcmc import LatentDraws, sample_latents
 from ..inputs.layouts import Grid, Inputs, Points, as_inputs, grid_of
 from ..inputs.observations import Data, read_observations
@@ -282,7 +282,7 @@ class GP(Parametrised):
 
         Rows that are the cells of a grid are one where that helps and costs no exactness.
         """
-        approximation, name = as_approximation(approximate), None if rule is None else rule.name
+        approximation, name = asked_for(approximate, structure), None if rule is None else rule.name
         if approximation is not None:
             gp = approximation.applied(self, inputs, data)
             return gp, inputs, plan(gp, inputs, structure, approximation, data, name)

@@ -1,7 +1,7 @@
 """Functions of one distance, which neighbours screen off from the rest: what is near tells nearly all that is known of a place.
 
-`measured` has one rule for each node of the algebra: how large and along which distance a kernel falls off, or why neighbours do
-not tell of it. A product over the columns is as sure along a line through a place as across it, so that rows far away on that
+`measured` has one rule for each node of the algebra: how large and along which distance a kernel falls off, or why neighbours
+do not tell of it. A product over the columns is as sure along a line through a place as across it, so that rows far away on that
 line still matter: neighbours settle on a wrong value, and it is refused. `by_difference` is the kernel as a function of x − z.
 """
 
@@ -55,7 +55,9 @@ class Measure(NamedTuple):
 @singledispatch
 def measured(kernel: Kernel, D: int) -> Measure | No:
     """How large a kernel is and how it falls off, or why neighbours do not tell of it."""
-    return No(f"{type(kernel).__name__} is not a function of one distance that falls off, so that far rows still tell; {INSTEAD}")
+    return No(
+        f"{type(kernel).__name__} is not a function of one distance that falls off, so that far rows still tell; {INSTEAD}"
+    )
 
 
 @measured.register

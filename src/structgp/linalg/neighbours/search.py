@@ -11,11 +11,11 @@ from jaxtyping import Float, Int
 
 GROWTH = 1.5  # by which the rows of a tree grow from one to the next
 MORE = 8  # rows that are asked for besides
-APART = 1e-6  # of the usual distance, by which rows are moved: ties fall the same way in all units
+APART = 1e-9  # of the usual distance, by which rows are moved: ties fall the same way in all units
 
 
 def nearest_before(Z: Float[np.ndarray, "N q"], count: int, of: Int[np.ndarray, " S"] | None = None) -> Int[np.ndarray, "S m"]:
-    """For each row of Z (or of some of them) its `count` nearest earlier rows, the nearest first; −1 where there are not so many."""
+    """For each row of Z (or for some) its `count` nearest earlier rows, the nearest first; −1 where there are too few."""
     from scipy.spatial import cKDTree
 
     n, Z = len(Z), untied(Z)
