@@ -86,7 +86,7 @@ class Engine(eqx.Module):
         """
         return inputs
 
-    def parts(self, inputs: Inputs) -> list[Inputs]:
+    def in_parts(self, inputs: Inputs) -> list[Inputs]:
         """Prepared places in parts over which log|C| and TᵀC⁻¹T are sums, to be computed side by side; most are one."""
         return [inputs]
 

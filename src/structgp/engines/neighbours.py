@@ -192,7 +192,7 @@ class NeighbourEngine(Engine):
             return inputs
         return Neighbourhood.of(inputs.points, data.seen, metric, self.m, search)
 
-    def parts(self, inputs: Inputs) -> list[Inputs]:
+    def in_parts(self, inputs: Inputs) -> list[Inputs]:
         if not isinstance(inputs, Neighbourhood) or len(inputs) < SIDE_BY_SIDE or jax.default_backend() != "cpu":
             return [inputs]
         return inputs.parts(min(1 << (os.cpu_count() or 1).bit_length() - 1, MOST_PARTS))

@@ -40,7 +40,7 @@ class GaussianEvidence:
         self._rows = int(np.flatnonzero(data.seen)[-1]) + 1 if np.any(data.seen) else 1
         self._on_host = isinstance(engine, Cholesky) and jax.default_backend() == "cpu"
         with jax.enable_x64(True):
-            parts = engine.parts(inputs)
+            parts = engine.in_parts(inputs)
             self._parts = [dataclasses.replace(part, X=self._X) for part in jax.device_put(parts)] if len(parts) > 1 else []
 
     def __call__(self, theta: np.ndarray) -> tuple[Any, Any]:

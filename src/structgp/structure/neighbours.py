@@ -1,8 +1,8 @@
 """Functions of one distance, which neighbours screen off from the rest: what is near tells nearly all that is known of a place.
 
 `measured` has one rule for each node of the algebra: how large and along which distance a kernel falls off, or why neighbours
-do not tell of it. A product over the columns is as sure along a line through a place as across it, so that rows far away on that
-line still matter: neighbours settle on a wrong value, and it is refused. `by_difference` is the kernel as a function of x − z.
+do not tell of it. A product over the columns is as sure along a line through a place as across it, so that rows far away on
+that line still matter: neighbours settle on a wrong value, and it is refused. `by_difference` is k as a function of x − z.
 """
 
 from __future__ import annotations
