@@ -33,8 +33,9 @@ from ..structure.base import No
 from ..structure.dense import covariance
 from ..structure.features import Features
 from .additive_splines import Projected, SplineMap, sparse_products
-from .base import Cost, Engine, Offer, first_no, form_by_shape, noise_variance, not_concave
-from .woodbury import Weighed, Woodbury, sums_of
+from .base import Engine, Offer, first_no, form_by_shape, gaussian, noise_variance, not_concave
+from .machine import Work
+from .woodbury import Weighed, Woodbury, cost_of_features, look_at_features, sums_of
 
 LEFT_OUT = {1: 0.3, 2: 0.12, 3: 0.1, 4: 0.1}  # by number of states: see `intervals_for`
 CLOSE, CLOSE_PER_ROW = 1.0, 3e-4  # how far the bound may lie below the evidence, at all and for each row
@@ -44,6 +45,7 @@ UNLIKE_GAUSSIAN = 0.1  # noise that stands for that of observations without one,
 SOLVERS = ("conjugate-gradients", "backfitting")
 SWEEPS = 300  # of backfitting, at most
 TOLERANCE = 1e-9  # of the residual of the mean, relative to the data
+STEPS = 12  # of conjugate gradients for the mean, typically
 PROBE_TOLERANCE, PROBE_STEPS = 1e-4, 40  # of the estimate of a determinant, where little is enough
 
 Map = Callable[[Any], Any]
@@ -133,7 +135,18 @@ class AdditiveEngine(Engine):
         engine = dataclasses.replace(dataclasses.replace(self, held=False).tuned(model, inputs, data), held=True)
         N, L = len(inputs), len(terms_of(model.kernel))
         F = L * splines.size(engine.intervals, 3)
-        cost = Cost(flops=N * (2 * F**2 + 2000 * L) + F**3, bytes=8 * (N * 40 * L + 6 * F**2), rows=N)
+        through = cost_of_features(N, F)
+        step = Work(products=2.0 * F**2, traffic=400.0 * N * L, steps=12.0 * N)
+        sweep = Work(steps=12.0 * N, traffic=400.0 * N * L)
+        cost = dataclasses.replace(
+            through,
+            flops=N * (2 * F**2 + 2000 * L) + F**3,
+            bytes=8 * (N * 40 * L + 6 * F**2),
+            rows=N,
+            condition=through.condition + STEPS * step + sweep,
+            programs=25,
+        )
+        cost = cost if gaussian(model, data) else cost.searching(look_at_features(N, F))
         return Offer(engine, cost, note=f"{L} lines, {engine.intervals} spline intervals each", accuracy=self.accuracy)
 
     def form(self, kernel: Kernel, inputs: Inputs) -> Additive | No:
@@ -147,8 +160,8 @@ class AdditiveEngine(Engine):
             lines = lines_of(model.kernel, jnp.asarray(np.asarray(inputs.points)))
         if isinstance(lines, No):
             return self
-        gaussian = model.likelihood.is_gaussian
-        noise = float(np.mean(noise_variance(model, inputs))) if gaussian else UNLIKE_GAUSSIAN
+        its_own = model.likelihood.is_gaussian
+        noise = float(np.mean(noise_variance(model, inputs))) if its_own else UNLIKE_GAUSSIAN
         needed = intervals_for(lines, noise, len(inputs))
         return AdditiveEngine(max(self.intervals, needed), solver=self.solver)
 

@@ -20,19 +20,61 @@ from ..kernels.algebra import Kernel
 from ..posterior import Conditional, Model
 from ..sites import Marginals, Sites
 from ..structure.base import No, Structure
+from .machine import Work
 
 ShiftOf = Callable[[Marginals], Array]
 
 NOT_NEEDED = No("there is a shorter way for these data")  # of algorithms that ask less of the data than these have
 
 
+PLACES = 1000  # whose prediction an offer speaks of
+EVALUATING, CONDITIONING, PREDICTING = 150, 1500, 250  # calls that each is worth, however small the data: Python and dispatch
+WARM, COLD = 6, 10  # looks at the marginals in a search for sites: from those of the last evaluation, and from nothing
+NOT_SAID = Work()
+
+
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What one evaluation of the evidence takes, in floating-point operations and in bytes."""
+    """What an algorithm takes: floating-point operations of one evaluation of the evidence, bytes, and the work of each step.
+
+    Where an engine does not say what bounds it, its operations are taken for those of products of matrices.
+    """
 
     flops: float
     bytes: float
     rows: float = math.inf  # of the largest matrix that LAPACK gets: several threads pay for large ones only
+    evaluate: Work = NOT_SAID  # the evidence and its gradient, once
+    condition: Work = NOT_SAID
+    predict: Work = NOT_SAID  # at one place of many
+    programs: float = 10.0  # what is compiled for all of it, in typical programs
+
+    @property
+    def evaluation(self) -> Work:
+        """What one evaluation of the evidence and its gradient takes."""
+        return self._evaluate + Work(calls=EVALUATING)
+
+    @property
+    def conditioning(self) -> Work:
+        """What conditioning takes."""
+        return self._condition + Work(calls=CONDITIONING)
+
+    def prediction(self, places: int = PLACES) -> Work:
+        """What prediction takes at so many places."""
+        each = self._evaluate * (1 / PLACES) if self.predict == NOT_SAID else self.predict
+        return each * places + Work(calls=PREDICTING)
+
+    def searching(self, look: Work) -> Cost:
+        """The same where sites have to be found, with so much work for each look at the marginals that they leave."""
+        evaluate, condition = self._evaluate + WARM * look, self._condition + COLD * look
+        return dataclasses.replace(self, evaluate=evaluate, condition=condition, programs=self.programs + 10)
+
+    @property
+    def _evaluate(self) -> Work:
+        return Work(products=self.flops, traffic=self.bytes) if self.evaluate == NOT_SAID else self.evaluate
+
+    @property
+    def _condition(self) -> Work:
+        return self._evaluate if self.condition == NOT_SAID else self.condition
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +131,10 @@ class Engine(eqx.Module):
     def in_parts(self, inputs: Inputs) -> list[Inputs]:
         """Prepared places in parts over which log|C| and TᵀC⁻¹T are sums, to be computed side by side; most are one."""
         return [inputs]
+
+    def reduced(self, inputs: Inputs, data: Data) -> tuple[Engine, Inputs, Data]:
+        """The same evidence of Gaussian data, by an algorithm for fewer places where some do not count."""
+        return self, inputs, data
 
     def shared(self, data: Data) -> Data:
         """The data, with what all observations have in common said once where this algorithm knows of it."""

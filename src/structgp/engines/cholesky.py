@@ -20,7 +20,8 @@ from ..sites import Marginals, Sites
 from ..structure.base import No
 from ..structure.dense import Dense, covariance, dense, variances
 from ..structure.derivatives import derivative_covariance, derivative_variances
-from .base import NOT_NEEDED, Cost, Engine, Offer, draw, not_concave
+from .base import NOT_NEEDED, Cost, Engine, Offer, draw, gaussian, not_concave
+from .machine import Work
 
 LARGEST = 30_000  # rows of which the whole covariance matrix can be had
 
@@ -167,7 +168,21 @@ class RootConditional(Conditional):
 
 def cost_of_matrix(rows: int, dimension: int) -> Cost:
     """What the covariance matrix of so many rows takes."""
-    return Cost(flops=rows**3 + rows**2 * (5 * dimension + 50), bytes=3 * 8 * rows**2, rows=rows)
+    cube, square = float(rows) ** 3, float(rows) ** 2
+    return Cost(
+        flops=rows**3 + rows**2 * (5 * dimension + 50),
+        bytes=3 * 8 * rows**2,
+        rows=rows,
+        evaluate=Work(factors=cube, functions=3 * square, traffic=320 * square),
+        condition=Work(factors=cube / 3, functions=square, traffic=80 * square),
+        predict=Work(factors=square, functions=rows, traffic=40.0 * rows),
+        programs=8,
+    )
+
+
+def look_at_matrix(rows: int) -> Work:
+    """What the marginals take that sites leave of so many rows."""
+    return Work(factors=3 * float(rows) ** 3, traffic=160 * float(rows) ** 2)
 
 
 class Cholesky(Engine):
@@ -178,7 +193,10 @@ class Cholesky(Engine):
     takes_unseen_rows: ClassVar[bool] = True
 
     def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
-        return NOT_NEEDED if not_concave(model) else Offer(self, cost_of_matrix(len(inputs), inputs.dimension))
+        if not_concave(model):
+            return NOT_NEEDED
+        N, cost = len(inputs), cost_of_matrix(len(inputs), inputs.dimension)
+        return Offer(self, cost if gaussian(model, data) else cost.searching(look_at_matrix(N)))
 
     def form(self, kernel: Kernel, inputs: Inputs) -> Dense:
         return dense(kernel, inputs)
@@ -210,7 +228,8 @@ class SignedCholesky(Engine):
     def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
         if not not_concave(model):
             return NOT_NEEDED
-        return Offer(self, cost_of_matrix(len(inputs), inputs.dimension), note="factors of any sign, by a root of the matrix")
+        cost = cost_of_matrix(len(inputs), inputs.dimension).searching(look_at_matrix(len(inputs)))
+        return Offer(self, cost, note="factors of any sign, by a root of the matrix")
 
     def form(self, kernel: Kernel, inputs: Inputs) -> Dense:
         return dense(kernel, inputs)

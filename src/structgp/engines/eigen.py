@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import jax
@@ -19,6 +20,7 @@ from ..structure.dense import covariance
 from ..structure.kronecker import Kronecker, kronecker
 from .base import Cost, Engine, Offer, draw, first_no, form_by_shape, not_alike, not_gaussian
 from .grids import GridConditional, contract, cross, every_cell, joint_draws, layout, row_numbers, rows_of
+from .machine import Work
 
 ONE_NOISE = "one noise level in all cells; else Krylov"  # said while the data are not known
 
@@ -88,6 +90,23 @@ class EigenConditional(GridConditional):
         return [R @ Q for R, Q in zip(rows, self.vectors, strict=True)]
 
 
+def cost_of_axes(sizes: tuple[int, ...], flops: float) -> Cost:
+    """What eigenvectors of all axes take, and turning the data to them."""
+    N, cubes, squares, sides = math.prod(sizes), sum(float(G) ** 3 for G in sizes), sum(G**2 for G in sizes), sum(sizes)
+    turn = Work(products=2.0 * N * sides, traffic=16.0 * N * len(sizes))
+    once = Work(eigen=cubes, functions=squares, traffic=100.0 * N) + turn
+    wide = max(N // max(sizes), max(sizes))
+    return Cost(
+        flops,
+        bytes=8 * (8 * N + 6 * squares),
+        rows=0,
+        evaluate=once + 2 * turn + Work(products=6 * cubes, traffic=100.0 * N + 200.0 * squares),
+        condition=once,
+        predict=Work(products=12.0 * N + 2 * squares, functions=sides, traffic=100.0 * wide),
+        programs=10,
+    )
+
+
 class Eigen(Engine):
     """Kernels that factor over the axes of a grid, all cells of it seen with one noise level."""
 
@@ -101,7 +120,7 @@ class Eigen(Engine):
             return no
         sizes, N = form.sizes, len(inputs)
         flops = sum(15 * G**3 + 10 * N * G for G in sizes) + 60 * N
-        cost = Cost(flops, bytes=8 * (8 * N + sum(6 * G**2 for G in sizes)), rows=0)
+        cost = cost_of_axes(sizes, flops)
         return Offer(self, cost, note=ONE_NOISE if data is None else "")
 
     def form(self, kernel: Kernel, inputs: Inputs) -> Kronecker | No:

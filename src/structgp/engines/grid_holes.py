@@ -30,6 +30,7 @@ from ..structure.kronecker import Kronecker, kronecker
 from .base import NOT_NEEDED, Cost, Engine, Offer, draw, first_no, form_by_shape, gaussian, not_alike, not_concave
 from .grid_seen import FEW
 from .grids import GridConditional, contract, cross, every_cell, joint_draws, layout, rows_of
+from .machine import Work
 
 WHOLE = 2500  # cells up to which the preconditioner is the whole matrix
 LEARNING = two_levels.Effort(modes=1000, probes=4)
@@ -171,9 +172,15 @@ class Krylov(Engine):
             return NOT_NEEDED
         engine = self.tuned(model, inputs, data)
         if engine.whole:
-            return Offer(engine, engine.cost(form.sizes))
+            return Offer(engine, engine.offered(model, data, form.sizes))
         note = f"evidence with a standard error, by {engine.effort.probes} probes; more at the end"
-        return Offer(engine, engine.cost(form.sizes), note=note, accuracy=engine.accuracy, grain=GRAIN)
+        cost = engine.offered(model, data, form.sizes)
+        return Offer(engine, cost, note=note, accuracy=engine.accuracy, grain=GRAIN)
+
+    def offered(self, model: Model, data: Data | None, sizes: tuple[int, ...]) -> Cost:
+        """What a grid takes, the search for sites included where one is needed."""
+        cost = self.cost(sizes)
+        return cost if gaussian(model, data) else cost.searching(_work(sizes, self.effort, 1 + self.effort.probes))
 
     def cost(self, sizes: tuple[int, ...]) -> Cost:
         """What a grid takes whose factors have so many places; a matrix of few cells, which is exact, goes first."""
@@ -182,7 +189,18 @@ class Krylov(Engine):
         solves = (1 + self.effort.probes) * STEPS * (4 * N * sum(sizes) + 4 * r**2)
         numbers = min(self.effort.numbers, N * r) + 6 * r**2 + (12 + 3 * self.effort.probes) * N
         flops = sum(25 * G**3 for G in sizes) + block + solves
-        return Cost(flops if self.whole else max(flops, 2 * FEW**3), bytes=8 * numbers, rows=0)
+        final = self.effort if self.whole else self.effort._replace(**FINAL)
+        probes, modes = final.probes, min(final.modes, N)
+        look = Work(products=4.0 * modes**2 + 8.0 * N * (1 + 2 * probes), traffic=200.0 * (modes + N // max(sizes)))
+        return Cost(
+            flops if self.whole else max(flops, 2 * FEW**3),
+            bytes=8 * numbers,
+            rows=0,
+            evaluate=4 * _work(sizes, self.effort, 1 + self.effort.probes),
+            condition=_work(sizes, final, 1 + probes + (0 if self.whole else CHECKED)),
+            predict=look,
+            programs=20,
+        )
 
     def form(self, kernel: Kernel, inputs: Inputs) -> Kronecker | No:
         return kronecker(kernel, inputs)
@@ -211,6 +229,15 @@ class Krylov(Engine):
         log_det = two_levels.log_det_of(system, probed)
         probed, error = (probed, jnp.zeros(())) if self.whole else _looked_at(system, probed, effort)
         return KrylovConditional(structure, system, probed, h, found.z, log_det, found.gram, error, effort, sites.natural)
+
+
+def _work(sizes: tuple[int, ...], effort: two_levels.Effort, solves: int) -> Work:
+    """The preconditioner, and conjugate gradients for so many right-hand sides."""
+    N, r, squares = math.prod(sizes), min(effort.modes, math.prod(sizes)), sum(G**2 for G in sizes)
+    block = Work(products=2.0 * min(effort.numbers, N * r) * max(sizes), factors=2.0 * r**3, traffic=40.0 * r**2)
+    step = Work(products=4.0 * N * sum(sizes), traffic=8.0 * r**2 + 200.0 * N)
+    steps = 2 if r == N else STEPS
+    return Work(eigen=2.0 * sum(float(G) ** 3 for G in sizes), functions=squares) + block + solves * steps * step
 
 
 def _on_cells(structure: Kronecker, sites: Sites) -> tuple[Float[Array, "*sizes"], Float[Array, " C *sizes"]]:

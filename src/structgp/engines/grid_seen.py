@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..inputs.layouts import Grid, Inputs
+from ..inputs.layouts import Grid, Inputs, Points
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
 from ..posterior import Conditional, Model
@@ -85,6 +85,11 @@ class SeenCells(Engine):
 
     def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> SeenCells:
         return SeenCells(len(inputs) if data is None else int(np.sum(data.seen)))
+
+    def reduced(self, inputs: Inputs, data: Data) -> tuple[Engine, Inputs, Data]:
+        rows = np.flatnonzero(data.seen)
+        some = Data(data.y[rows], data.noise[rows], data.seen[rows], data.flat)
+        return Cholesky(), Points(np.asarray(inputs.points)[rows]), some
 
     def log_det_and_gram(self, structure: Dense, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         _, inner, there = self._seen(structure, sites)

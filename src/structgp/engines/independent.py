@@ -31,8 +31,8 @@ from ..structure.dense import covariance, variances
 from ..structure.independent import IndependentStructures, once, side_by_side
 from ..structure.state_space import Where, chain_of, harmonics_of, started_at
 from .base import Cost, Engine, Offer, draw, form_by_shape
-from .cholesky import Cholesky, SignedCholesky
-from .kalman import Kalman, cost_of_chain
+from .cholesky import Cholesky, SignedCholesky, cost_of_matrix, look_at_matrix
+from .kalman import Kalman, cost_of_chain, look_along
 
 Places = Float[Array, "M D"]
 Values = Float[Array, "M C k"]
@@ -254,7 +254,11 @@ class IndependentCholesky(SideBySide):
     def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
         N, C = len(inputs), model.likelihood.latents
         flops = 3 * C * N**3 + C * N**2 * (5 * inputs.dimension + 50)
-        return Offer(self.tuned(model, inputs, data), Cost(flops, bytes=5 * C * 8 * N**2, rows=N), note=f"{C} latents")
+        one, look = cost_of_matrix(N, inputs.dimension), C * look_at_matrix(N)
+        cost = Cost(
+            flops, 5 * C * 8 * N**2, rows=N, evaluate=C * one.evaluate, condition=C * one.condition, predict=C * one.predict
+        )
+        return Offer(self.tuned(model, inputs, data), cost.searching(look), note=f"{C} latents")
 
     def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> IndependentCholesky:
         one = Cholesky() if model.likelihood.log_concave else SignedCholesky()
@@ -284,7 +288,7 @@ class IndependentKalman(SideBySide):
         if isinstance(form, No):
             return form
         D = sum(part.chain.size for part in form.parts)
-        cost = dataclasses.replace(cost_of_chain(len(inputs), D), rows=0)
+        cost = dataclasses.replace(cost_of_chain(len(inputs), D), rows=0).searching(look_along(len(inputs), D))
         return Offer(engine, cost, note=f"{len(engine.parts)} latents, {D} states")
 
     def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> IndependentKalman:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -33,6 +34,7 @@ from ..structure.state_space import (
     state_space,
 )
 from .base import Cost, Engine, Offer, draw, form_by_shape, gaussian, noise_variance
+from .machine import Work
 
 LOW_NOISE = 1e-4  # noise below this part of the prior variance asks for the form without cancellation
 MANY = 4  # draws from which on sampling backwards is faster than smoothing a prior draw for each
@@ -214,7 +216,8 @@ class Kalman(Engine):
         has_periodic = smallest_period_lengthscale(model.kernel) < np.inf
         periodic = f", periodic parts by {engine.harmonics} harmonics (covariance error below 1e-12)" if has_periodic else ""
         error = covariance_error(model.kernel, self.approximate) if self.approximate else 0.0
-        cost = cost_of_chain(N, D)
+        cost = engine.cost(N, D)
+        cost = cost if gaussian(model, data) else cost.searching(look_along(N, D))
         return Offer(engine, cost, note=f"{D} state{'s' if D > 1 else ''}{periodic}", error=error)
 
     def form(self, kernel: Kernel, inputs: Inputs) -> StateSpace | No:
@@ -270,6 +273,17 @@ class Kalman(Engine):
             draws = kalman_smooth.prior_samples(structure.chain, structure.gaps(), key, n, parallel=self.parallel)[:, 0]
         return draws[structure.rank]
 
+    def cost(self, N: int, D: int) -> Cost:
+        """What a filter of D states takes along N places, with the choices that were made."""
+        cost = cost_of_chain(N, D)
+        if self.parallel:
+            return dataclasses.replace(cost, evaluate=_joined(N, D))
+        if self.settle:  # a few exact steps, then one gain for all
+            exact = (1 + self.exact) * kalman_regular.BLOCK
+            settled = Work(traffic=300.0 * N * D)
+            return dataclasses.replace(cost, evaluate=settled + _along(exact, D, 2))
+        return cost
+
     def _log_det_and_gram(self, structure: StateSpace, sites: Sites) -> tuple[Array, Array]:
         """For sites in the order of time."""
         chain, gaps, w, natural = structure.chain, structure.gaps(), sites.precision, sites.natural
@@ -293,7 +307,30 @@ class Kalman(Engine):
 
 def cost_of_chain(N: int, D: int) -> Cost:
     """What a filter of D states takes along N places."""
-    return Cost(flops=N * (20 * D**3 + 100), bytes=8 * N * (4 * D**2 + 10), rows=N)
+    return Cost(
+        flops=N * (20 * D**3 + 100),
+        bytes=8 * N * (4 * D**2 + 10),
+        rows=N,
+        evaluate=_along(N, D, 2),
+        condition=_along(N, D, 4),
+        predict=Work(small=20.0 * D**3, traffic=800.0 * D**2),
+        programs=12,
+    )
+
+
+def look_along(N: int, D: int) -> Work:
+    """What the marginals take that sites leave along N places."""
+    return _along(N, D, 3)
+
+
+def _along(N: int, D: int, passes: float) -> Work:
+    """The work of passes over N places, forwards or backwards, one place after the other."""
+    return Work(steps=6.0 * passes * N, small=4.0 * passes * N * D**3, traffic=100.0 * passes * N * D**2)
+
+
+def _joined(N: int, D: int) -> Work:
+    """The work of joining N places in pairs, forwards, and backwards for the gradient."""
+    return Work(steps=4 * math.log2(N + 1), traffic=2000.0 * N * D**2, small=0.0, products=200.0 * N * D**3)
 
 
 def _choices_for_noise(

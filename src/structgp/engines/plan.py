@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import sys
+from typing import Any, NamedTuple
 
 from ..inputs.layouts import Grid, Inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Sum
+from ..parameters.tree import free_vector
 from ..posterior import Model
 from ..structure.base import No
 from .additive import AdditiveEngine
 from .approximation import Approximation, as_approximation
-from .base import NOT_NEEDED, Engine, Offer, form_by_shape
+from .base import NOT_NEEDED, PLACES, Cost, Engine, Offer, form_by_shape, gaussian, units
 from .cholesky import LARGEST, Cholesky, SignedCholesky
 from .eigen import Eigen
 from .grid_holes import Krylov
 from .grid_seen import SeenCells
 from .independent import SEVERAL
 from .kalman import Kalman
+from .machine import Machine, at_hand, reference
 from .memory import fitting_first
 from .neighbours import Neighbours
 from .space_time import JointChain, SpaceTimeChains
@@ -45,7 +50,28 @@ BY_NAME: tuple[Engine, ...] = (AdditiveEngine(24),)  # not exact in all they say
 STAND_INS: dict[str, Approximation] = {
     Neighbours.structure: Neighbours()
 }  # what the name of a structure that is never exact means
+RESTARTS = 3
+FEW_ROWS = 500  # up to this many observations, learning starts from several places by itself
+STARTS, EACH = 9, 3  # evaluations of a climb: at its starts, and for each number that is learned
+SHORT = 0.05  # seconds of an evaluation, up to which all algorithms are fast
+LONG = 10.0  # seconds from which on a step says beforehand how long it will take
 WIDER = {"space-time": "kronecker"}  # what stands in for a structure that the prior has, but no algorithm for these data
+
+
+class Estimate(NamedTuple):
+    """About how many seconds the steps take on this machine, once compiled, and how much memory."""
+
+    learn: float
+    evaluations: int
+    condition: float
+    predict: float  # at 1,000 places
+    compile: float
+    bytes: float
+
+    def __str__(self) -> str:
+        learn = f"learn ≈ {duration(self.learn)} ({self.evaluations} evaluations)"
+        rest = f"condition {duration(self.condition)}, predict {PLACES:,} places {duration(self.predict)}"
+        return f"{learn}, {rest}, compile ≈ {duration(self.compile)}, memory {units(self.bytes, 'B')}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +80,15 @@ class Plan:
 
     offers: tuple[Offer, ...]
     seen: str = ""
+    evaluations: int = 60  # of the evidence that learning typically takes
+
+    def estimate(self, machine: Machine | None = None) -> Estimate:
+        """About how long what was chosen takes: on this machine, unless another is given."""
+        cost, machine = self.chosen.cost or Cost(0.0, 0.0), machine or at_hand()
+        learn, condition, predict = map(
+            machine.seconds, (self.evaluations * cost.evaluation, cost.conditioning, cost.prediction())
+        )
+        return Estimate(learn, self.evaluations, condition, predict, machine.compile * cost.programs, cost.bytes)
 
     @property
     def chosen(self) -> Offer:
@@ -84,10 +119,26 @@ class Plan:
     def _taking(self, offer: Offer) -> Plan:
         return dataclasses.replace(self, offers=(offer, *self.offers[1:]))
 
+    def announce(self, step: str, count: int = 1, wanted: Any = None) -> None:
+        """Say how long a step will take if that is long: on a terminal, or where it is asked for.
+
+        `count` are the evaluations of learning, or the places of a prediction.
+        """
+        cost = self.chosen.cost
+        if not (sys.stderr.isatty() if wanted is None else wanted is True) or cost is None:
+            return
+        works = {"learning": count * cost.evaluation, "conditioning": cost.conditioning, "prediction": cost.prediction(count)}
+        if reference().seconds(works[step]) > LONG / 5:  # else nothing is measured for it
+            seconds = at_hand().seconds(works[step])
+            if seconds > LONG:
+                sys.stderr.write(f"{step} takes about {duration(seconds)} by the {self.engine.name} engine\n")
+
     def __str__(self) -> str:
         reasons = [(offer.engine.structure, offer.reason) for offer in self.offers]
         again = lambda i: reasons[i][1] == NOT_NEEDED.reason or reasons[i] in reasons[:i]  # said once for each structure
         lines = [str(offer) for i, offer in enumerate(self.offers) if offer.cost or not again(i)]
+        if self.chosen.cost:
+            lines.insert(1, f"{'':<10} {self.estimate()}")
         return "\n".join([*lines, self.seen] if self.seen else lines)
 
     __repr__ = __str__
@@ -113,14 +164,15 @@ def plan(
     known = list(dict.fromkeys([*(engine.structure for engine in (*engines, *named)), *STAND_INS]))
     if not isinstance(structure, str) or structure not in ("auto", *known):
         raise ValueError(f"structure must be 'auto' or one of {known}, got {structure!r}")
-    offers = fitting_first(sorted((_answer(engine, model, inputs, data) for engine in engines), key=_flops))
+    offers = fitting_first(sorted((_answer(engine, model, inputs, data) for engine in engines), key=_rank))
+    evaluations = evaluations_for(model, inputs, data)
     many = isinstance(model.kernel, Sum) and inputs.dimension > 1  # what is not asked for is worth a line there only
     offers += [_answer(engine, model, inputs, data) for engine in named if many or engine.structure == structure]
     if structure != "auto":
         chosen = _asked(offers, structure, model, inputs)
         offers = [chosen, *(offer for offer in offers if offer is not chosen)]
-        return Plan(tuple(offers), _seen_in(inputs))
-    found = Plan(tuple(offers), _seen_in(inputs))
+        return Plan(tuple(offers), _seen_in(inputs), evaluations)
+    found = Plan(tuple(offers), _seen_in(inputs), evaluations)
     if data is not None and _flops(found.chosen) > LARGEST**3:
         _refuse_what_is_too_large(found, plan(model, inputs).engine.structure)
     return found
@@ -136,13 +188,46 @@ def asked_for(approximate: str | Approximation | None, structure: str) -> Approx
     return STAND_INS.get(structure) if given is None and isinstance(structure, str) else given
 
 
+def duration(seconds: float) -> str:
+    """A time in words."""
+    if seconds < 0.1:
+        return f"{1000 * seconds:.2g} ms" if seconds >= 0.001 else "1 ms"
+    return f"{seconds:.2g} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.3g} h"
+
+
 def _answer(engine: Engine, model: Model, inputs: Inputs, data: Data | None) -> Offer:
     offer = engine.offer(model, inputs, data)
     return Offer(engine, reason=offer.reason) if isinstance(offer, No) else offer
 
 
+def evaluations_for(model: Model, inputs: Inputs, data: Data | None = None) -> int:
+    """How many evaluations of the evidence learning typically takes: for each climb, the more the more numbers are learned."""
+    return evaluations_of(len(free_vector(model)), restarts_for(model, inputs, data))
+
+
+def evaluations_of(numbers: int, restarts: int) -> int:
+    """The same for so many numbers and climbs besides the first."""
+    return STARTS + (1 + restarts) * EACH * numbers if numbers else 1
+
+
+def restarts_for(model: Model, inputs: Inputs, data: Data | None = None) -> int:
+    """How many climbs are added when nothing is said."""
+    return RESTARTS if len(inputs) <= FEW_ROWS and gaussian(model, data) else 0
+
+
 def _flops(offer: Offer) -> float:
-    return offer.cost.flops if offer.cost else float("inf")
+    return offer.cost.flops if offer.cost else math.inf
+
+
+def _rank(offer: Offer) -> tuple[float, float]:
+    """Seconds of an evaluation on the reference machine; what is short anyway is ranked by its operations.
+
+    The reference stands for the machine at hand, so that the same data go the same way everywhere, and a measurement that went
+    wrong does no harm. Among a few milliseconds, what a loop and a call cost hides which algorithm fits the data.
+    """
+    if offer.cost is None:
+        return math.inf, math.inf
+    return max(reference().seconds(offer.cost.evaluation), SHORT), offer.cost.flops
 
 
 def _asked(offers: list[Offer], structure: str, model: Model, inputs: Inputs) -> Offer:
@@ -178,4 +263,5 @@ def _approximate_plan(
         raise ValueError(f"approximate={approximation} cannot be had: {asked.reason}")
     exact = ENGINES if model.likelihood.latents == 1 else SEVERAL
     others = [engine for engine in exact if engine.structure != approximation.structure]
-    return Plan((asked, *(_answer(engine, model, inputs, data) for engine in others)))
+    offers = (asked, *(_answer(engine, model, inputs, data) for engine in others))
+    return Plan(offers, evaluations=evaluations_for(model, inputs, data))

@@ -5,6 +5,7 @@ Linear in the number of times. With holes or unequal noise one filter runs for a
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import ClassVar
 
@@ -26,9 +27,10 @@ from ..sites import Sites
 from ..structure.base import No
 from ..structure.space_time import SpaceTime, space_time
 from ..structure.state_space import harmonics_of
-from .base import NOT_NEEDED, Cost, Engine, Offer, first_no, form_by_shape, not_alike, not_gaussian
-from .eigen import ONE_NOISE, Eigen, EigenConditional, noise_of
+from .base import NOT_NEEDED, Engine, Offer, first_no, form_by_shape, not_alike, not_gaussian
+from .eigen import ONE_NOISE, Eigen, EigenConditional, cost_of_axes, noise_of
 from .grid_holes import Krylov, KrylovConditional
+from .machine import Work
 
 MEMORY = 1e9  # bytes for the covariances that a gradient of the joint filter keeps
 
@@ -50,7 +52,10 @@ class SpaceTimeChains(Engine):
         T, S, m = sizes_of(form)
         N = T * S
         flops = 15 * S**3 + 12 * N * S + N * (2000 * m**3 + 5000)
-        cost = Cost(flops, bytes=8 * (6 * S**2 + N * (4 * m**2 + 12)), rows=0)
+        whole = cost_of_axes(form.grid.sizes, flops)
+        turn = Work(eigen=float(S) ** 3, products=8.0 * N * S, traffic=100.0 * N)
+        chains = Work(steps=60.0 * T, small=100.0 * N * m**3, traffic=2000.0 * N * m**2)
+        cost = dataclasses.replace(whole, bytes=8 * (6 * S**2 + N * (4 * m**2 + 12)), evaluate=turn + chains, programs=12)
         return Offer(engine, cost, note=ONE_NOISE if data is None else "")
 
     def form(self, kernel: Kernel, inputs: Inputs) -> SpaceTime | No:
@@ -91,7 +96,15 @@ class JointChain(Engine):
         if not not_alike(model, inputs, data):
             return NOT_NEEDED
         T, S, m = sizes_of(form)
-        cost = Cost(flops=8 * T * (S**3 * (1 + m) ** 2 + m**3 * S**2), bytes=8 * T * (S * m) ** 2, rows=0)
+        steps = T * Work(factors=4.0 * S**3 * (1 / 3 + m), products=8.0 * (S**3 * m**2 + 2 * m**3 * S**2))
+        steps += T * Work(steps=2000, traffic=4000.0 * S**2 * m**2)  # many small operations, with all that their gradient keeps
+        cost = dataclasses.replace(
+            Krylov().tuned(model, inputs, data).cost(form.grid.sizes),
+            flops=8 * T * (S**3 * (1 + m) ** 2 + m**3 * S**2),
+            bytes=8 * T * (S * m) ** 2,
+            evaluate=steps,
+            programs=25,
+        )
         if cost.bytes > MEMORY:
             return No("with holes the states of all places are too many")
         return Offer(self.tuned(model, inputs, data), cost, note="one filter for all places")

@@ -22,8 +22,10 @@ from ..structure.base import No
 from ..structure.dense import covariance, typical_variance, variances
 from ..structure.toeplitz import Toeplitz, toeplitz
 from .base import Cost, Engine, Offer, draw, first_no, form_by_shape, noise_variance, not_alike, not_gaussian
+from .machine import Work
 
 LOWEST_NOISE = 1e-7  # in units of the prior variance: below, log|C| loses digits that Cholesky keeps
+STEPS = 20  # of conjugate gradients, typically
 OVERHEAD = 1e8  # flops that many small transforms are worth, so that short series go to the whole matrix
 
 
@@ -99,7 +101,16 @@ class FourierToeplitz(Engine):
         if noise_variance(model, inputs) < LOWEST_NOISE * _variance(model.kernel, inputs):
             return No("noise so low asks for the whole matrix")
         N = len(inputs)
-        cost = Cost(flops=OVERHEAD + 500 * N * math.log2(2 * N), bytes=8 * (6 * linalg.lags_needed(N) + 30 * N), rows=0)
+        transform = float(2 * N * math.log2(2 * N))
+        cost = Cost(
+            flops=OVERHEAD + 500 * N * math.log2(2 * N),
+            bytes=8 * (6 * linalg.lags_needed(N) + 30 * N),
+            rows=0,
+            evaluate=inverse_work(N) + Work(transforms=30 * transform, traffic=1000.0 * N),
+            condition=inverse_work(N) + Work(transforms=20 * transform),
+            predict=Work(transforms=8 * transform, functions=N, traffic=400.0 * N),
+            programs=15,
+        )
         note = "one noise level at all times; else Fourier or Cholesky" if data is None else ""
         return Offer(self, cost, note=note)
 
@@ -115,6 +126,13 @@ class FourierToeplitz(Engine):
         k = structure.lags(linalg.lags_needed(N))
         inverse = linalg.inverse(k, noise, N)
         return ToeplitzConditional(structure, noise, T, linalg.solve(k, noise, inverse.first, T), *inverse)
+
+
+def inverse_work(N: int) -> Work:
+    """The symbol, and conjugate gradients for the first column of the inverse."""
+    lags = linalg.lags_needed(N)
+    symbol = Work(transforms=2 * 2 * lags * math.log2(2 * lags), functions=3.0 * lags, traffic=80.0 * lags)
+    return symbol + STEPS * Work(transforms=4 * 2 * N * math.log2(2 * N), traffic=200.0 * N)
 
 
 def _noise(sites: Sites) -> Float[Array, ""]:

@@ -29,7 +29,8 @@ from ..structure.dense import covariance, typical_variance, variances
 from ..structure.toeplitz_grid import ToeplitzGrid, line_factor, toeplitz_grid
 from .base import Cost, Engine, Offer, draw, first_no, form_by_shape, noise_variance, not_alike, not_gaussian
 from .eigen import ONE_NOISE, noise_of
-from .toeplitz import LOWEST_NOISE, OVERHEAD
+from .machine import Work
+from .toeplitz import LOWEST_NOISE, OVERHEAD, inverse_work
 
 SHORT = 1000  # places of an axis up to which any noise will do
 LONGEST = 5000  # places of an axis of which the eigenvectors can be had
@@ -145,7 +146,17 @@ class ToeplitzLines(Engine):
         N, T = len(inputs), form.grid.sizes[engine.axis]
         S = N // T
         flops = S * (OVERHEAD + 500 * T * math.log2(2 * T)) + 15 * S**3 + 8 * N * S
-        cost = Cost(flops, bytes=8 * (6 * linalg.lags_needed(T) + 10 * N + 6 * S**2), rows=0)
+        turn = Work(eigen=float(S) ** 3, products=4.0 * N * S, traffic=100.0 * N)
+        transform = 2 * T * math.log2(2 * T)
+        cost = Cost(
+            flops,
+            bytes=8 * (6 * linalg.lags_needed(T) + 10 * N + 6 * S**2),
+            rows=0,
+            evaluate=turn + S * (inverse_work(T) + Work(transforms=30 * transform)) + Work(products=4.0 * N * S),
+            condition=turn + S * (inverse_work(T) + Work(transforms=20 * transform)),
+            predict=S * Work(transforms=8 * transform, traffic=400.0 * T),
+            programs=18,
+        )
         return Offer(engine, cost, note=ONE_NOISE if data is None else "")
 
     def form(self, kernel: Kernel, inputs: Inputs) -> ToeplitzGrid | No:

@@ -30,6 +30,7 @@ from ..structure.state_space import harmonics_of, state_space
 from ..structure.toeplitz import Toeplitz, toeplitz
 from .base import NOT_NEEDED, Cost, Engine, Offer, draw, first_no, form_by_shape, noise_variance, not_alike, not_gaussian
 from .grid_holes import GRAIN, of_values
+from .machine import Work
 
 SMALL = 4000  # times up to which gaps and unequal noise go to the whole matrix
 REACHES = (2, 4, 8)  # how many times N the circulant is long: as far as the covariance needs to die out
@@ -179,7 +180,17 @@ class FourierHoles(Engine):
     def _cost(self, needed: Waves, N: int) -> Cost:
         M, r, probes = needed.reach * N, needed.modes, self.effort.probes
         solves = (1 + probes) * STEPS * (20 * M * math.log2(M) + 2 * r**2)
-        return Cost(flops=2 * r**3 + solves, bytes=8 * (4 * r**2 + (20 + 3 * probes) * M), rows=r)
+        step = Work(transforms=4 * M * math.log2(M), traffic=8.0 * r**2 + 200.0 * M)
+        block = Work(factors=2.0 * r**3, traffic=100.0 * r**2, transforms=4 * M * math.log2(M))
+        return Cost(
+            flops=2 * r**3 + solves,
+            bytes=8 * (4 * r**2 + (20 + 3 * probes) * M),
+            rows=r,
+            evaluate=2 * block + (1 + probes) * STEPS * step,
+            condition=block + (1 + probes) * STEPS * step,
+            predict=STEPS * step + Work(functions=N),
+            programs=25,
+        )
 
     def form(self, kernel: Kernel, inputs: Inputs) -> Toeplitz | No:
         return toeplitz(kernel, inputs)

@@ -13,6 +13,7 @@ as long as there is a density.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import ClassVar
 
 import equinox as eqx
@@ -31,7 +32,8 @@ from ..sites import Marginals, Sites
 from ..structure.base import No
 from ..structure.derivatives import along
 from ..structure.features import FeatureMap, Features, Stacked, features
-from .base import Cost, Engine, Offer, ShiftOf, form_by_shape
+from .base import Cost, Engine, Offer, ShiftOf, form_by_shape, gaussian
+from .machine import Work
 
 Evidence = tuple[Float[Array, ""], Float[Array, "C C"]]
 
@@ -153,6 +155,25 @@ class WoodburyConditional(Conditional):
         return psi.T @ self.weighed.mean(), jnp.sum(self.weighed.roots(psi) ** 2, axis=0)
 
 
+def cost_of_features(N: int, F: int) -> Cost:
+    """What F functions at N rows take."""
+    sums = Work(products=2.0 * N * F**2, functions=float(N * F), traffic=40.0 * N * F)
+    return Cost(
+        N * F * (2 * F + 20) + F**3,
+        bytes=8 * (2 * min(N, ROWS) * F + 5 * F**2),
+        rows=F,
+        evaluate=3 * sums + Work(factors=4.0 * F**3, traffic=200.0 * N),
+        condition=sums + Work(factors=float(F) ** 3, traffic=200.0 * N),
+        predict=Work(products=2.0 * F**2, functions=F, traffic=40.0 * F),
+        programs=12,
+    )
+
+
+def look_at_features(N: int, F: int) -> Work:
+    """What the marginals take that sites leave."""
+    return Work(products=4.0 * N * F**2, functions=2.0 * N * F, traffic=100.0 * N * F, factors=float(F) ** 3)
+
+
 class Woodbury(Engine):
     """Constants, lines, polynomials and their sums, exactly, in O(NF²) for F functions."""
 
@@ -166,7 +187,8 @@ class Woodbury(Engine):
             return form
         N, F = len(inputs), form.map.size
         bytes = 8 * (N * inputs.dimension + 2 * min(N, ROWS) * F + 5 * F**2)
-        return Offer(self, Cost(N * F * (2 * F + 20) + F**3, bytes, rows=F))
+        cost = dataclasses.replace(cost_of_features(N, F), bytes=bytes)
+        return Offer(self, cost if gaussian(model, data) else cost.searching(look_at_features(N, F)))
 
     def form(self, kernel: Kernel, inputs: Inputs) -> Features | No:
         return features(kernel, inputs)

@@ -87,6 +87,7 @@ class GaussianEvidence:
 
 def evidence_objective(model: Model, inputs: Inputs, data: Data, engine: Engine, grain: float = 0.0) -> Objective:
     """What is climbed for Gaussian observations; `grain` of it is left to chance."""
+    engine, inputs, data = engine.reduced(inputs, data)
     if engine.takes_unseen_rows:
         inputs, data = in_bucket(inputs, data)
     evidence = GaussianEvidence(model, inputs, data, engine)

@@ -21,6 +21,7 @@ from ..background import Early
 from ..engines.base import Offer
 from ..engines.cholesky import Cholesky, cost_of_matrix
 from ..engines.diagnose import why_no_start
+from ..engines.plan import duration, evaluations_of
 from ..inputs.layouts import Grid
 from ..inputs.observations import Data
 from ..inputs.rows import in_bucket
@@ -39,6 +40,7 @@ PATIENCE = 6  # evaluations without gain after which a climb on random probes en
 SPREAD = 1.0  # standard deviation of the restarts on the scale of θ
 SHIFT = 0.1  # the same of levels, slopes and places, in units of the data, or as a part of the number itself
 ROUNDS = 4  # climbs at most
+WIDEST = 70  # characters of a line of progress
 PRESSED = 0.01  # gain in the objective, for each observation and e-fold, that makes an end at a bound worth a warning
 
 
@@ -289,7 +291,8 @@ def climb(
     begin = [best.theta] + [
         np.clip(perturbed(model, best.theta, rng, None if units is None else free.unit), *bounds.T) for _ in range(restarts)
     ]
-    with Progress(progress) as report, lapack_threads(count, len(begin)):
+    expected = min(evaluations_of(len(best.theta), restarts) - len(looks), len(begin) * max_evaluations)
+    with Progress(progress, expected, deadline) as report, lapack_threads(count, len(begin)):
         runs = _climb_all(free, count, begin, bounds, max_evaluations, report, best, deadline)
     winner = max(runs, key=lambda run: run.value)
     names = np.asarray(free_names(model))
@@ -402,27 +405,45 @@ def _elsewhere(leaf: Leaf, start: np.ndarray, rng: np.random.Generator, unit: np
 
 
 class Progress:
-    """One line on a terminal that shows the best value so far; silent elsewhere. A function is told instead of the terminal."""
+    """One line on a terminal that shows the best value so far; silent elsewhere. A function is told instead of the terminal.
 
-    def __init__(self, wanted: bool | Callable[[int, float], None] | None) -> None:
+    Where it is known how many evaluations are to be expected, or when the time is up, the line says how long that will be.
+    """
+
+    def __init__(
+        self,
+        wanted: bool | Callable[[int, float], None] | None,
+        expected: int = 0,
+        deadline: Deadline = NEVER,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.tell = wanted if callable(wanted) else None
         self.shown = self.tell is None and (sys.stderr.isatty() if wanted is None else bool(wanted))
-        self.evaluations, self.last = 0, 0.0
+        self.expected, self.deadline, self.clock = expected, deadline, clock
+        self.evaluations, self.last, self.began = 0, -np.inf, clock()
 
     def __enter__(self) -> Callable[[float], None]:
+        self.began = self.clock()
         return self
 
     def __call__(self, best: float) -> None:
         self.evaluations += 1
         if self.tell is not None:
             self.tell(self.evaluations, best)
-        now = time.monotonic()
+        now = self.clock()
         if self.shown and now - self.last > 0.1:
             self.last = now
-            sys.stderr.write(f"\rlearning: evaluation {self.evaluations}, log evidence {best:.6g}   ")
+            line = f"learning: evaluation {self.evaluations}, log evidence {best:.6g}{self._left(now)}"
+            sys.stderr.write(f"\r{line:<{WIDEST}}")
             sys.stderr.flush()
 
     def __exit__(self, *_: object) -> None:
         if self.shown:
-            sys.stderr.write("\r" + " " * 60 + "\r")
+            sys.stderr.write("\r" + " " * WIDEST + "\r")
             sys.stderr.flush()
+
+    def _left(self, now: float) -> str:
+        """How long it will take, by what the evaluations so far took; nothing where it is short, or nobody knows."""
+        expected = (self.expected - self.evaluations) * (now - self.began) / self.evaluations
+        left = min(expected, self.deadline.left()) if self.expected > self.evaluations else self.deadline.left()
+        return f", about {duration(left)} left" if 1 < left < np.inf else ""

@@ -124,6 +124,8 @@ class Fitted(Result):
             variance = self._spread(np.maximum(np.diagonal(joint), 0.0))
             return Prediction(self._shaped(mean), variance, self.likelihood, joint, self._extra(extra))
         grid = self._as_grid(X) if part is None else None
+        if grid is None:
+            self.plan.announce("prediction", len(Xs))
         with lapack_threads(self.plan.rows):
             if grid is not None:
                 mean, variance = (np.asarray(part) for part in _marginals(self.posterior, grid))

@@ -10,7 +10,7 @@ import numpy as np
 from .._types import Seed, double_precision, generator, whole
 from ..engines import memory
 from ..engines.approximation import Approximation
-from ..engines.plan import Plan, asked_for, plan
+from ..engines.plan import FEW_ROWS, Plan, asked_for, evaluations_of, plan, restarts_for
 from ..inference.mcmc import LatentDraws, sample_latents
 from ..inputs.layouts import Grid, Inputs, Points, as_inputs, grid_of
 from ..inputs.observations import Data, read_observations
@@ -33,7 +33,6 @@ from .prior import sample_prior
 from .series import FittedSeries, condition_series, fit_series
 from .stream import Stream, from_nothing
 
-FEW_ROWS = 500  # up to this many observations, learning starts from several places by itself
 MOST_ROWS = 5000  # of a table up to which the whole matrix, which is exact, goes before what a grid gives to a tolerance
 LEARNERS: dict[str, Any] = {"evidence": maximise, "em": maximise_by_em}
 
@@ -120,6 +119,7 @@ class GP(Parametrised):
         rule = rule_for(self, inference, data)
         gp, inputs, chosen = self._planned(inputs, structure, approximate, data, rule)
         memory.check_offers(chosen.offers, inputs)
+        chosen.announce("conditioning")
         return Fitted.of(gp, inputs, data, condition(gp, inputs, data, chosen, rule))
 
     @double_precision
@@ -167,7 +167,7 @@ class GP(Parametrised):
                 "method='em' needs Gaussian observations: leave it out, and the evidence is climbed by its gradient"
             )
         if restarts is None:
-            restarts = 3 if len(inputs) <= FEW_ROWS and method == "evidence" and rule is None else 0
+            restarts = restarts_for(gp, inputs, data) if method == "evidence" and rule is None else 0
         options: dict[str, Any] = {
             "restarts": whole(restarts, "restarts"),
             "seed": generator(seed),
@@ -175,6 +175,7 @@ class GP(Parametrised):
             "progress": progress,
             "deadline": deadline,
         }
+        chosen.announce("learning", evaluations_of(len(free_vector(gp)), options["restarts"]), progress)
         sites = gradient = None
         if rule is not None:
             sites = SiteEvidence(gp, inputs, data, chosen.engine, rule)

@@ -1,0 +1,205 @@
+"""How fast this machine is: seconds for one unit of each kind of work, measured once and kept on disk.
+
+Engines are *ranked* by the rates of a small reference machine (`REFERENCE`), so that the same data lead to the same algorithm
+everywhere and nothing is measured to choose it; the *seconds* that a plan shows are those of the machine at hand. These are
+measured when somebody first asks for them, which takes about a second, and kept in the user's cache under the name of the
+hardware; where nothing can be kept, they are measured again in the next process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import double_precision
+from ..linalg.dense.cholesky import lapack_threads
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What a computation takes, counted in what bounds it; the times of all parts add up."""
+
+    products: float = 0.0  # flops of products of matrices
+    factors: float = 0.0  # flops of Cholesky factors, and of solving with them
+    eigen: float = 0.0  # Σ n³ of eigendecompositions
+    functions: float = 0.0  # elementary functions, as of the entries of a covariance
+    traffic: float = 0.0  # bytes that go through memory
+    transforms: float = 0.0  # Σ n log₂ n of Fourier transforms
+    steps: float = 0.0  # of loops whose steps follow each other
+    small: float = 0.0  # flops of small matrices within such steps
+    calls: float = 0.0  # programs that are started
+
+    def __add__(self, other: Work) -> Work:
+        return Work(*(one + more for one, more in zip(_numbers(self), _numbers(other), strict=True)))
+
+    def __mul__(self, times: float) -> Work:
+        return Work(*(times * number for number in _numbers(self)))
+
+    __rmul__ = __mul__
+
+
+def _numbers(work: Work) -> tuple[float, ...]:
+    return tuple(getattr(work, name) for name in KINDS)
+
+
+KINDS = tuple(field.name for field in dataclasses.fields(Work))
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """Seconds for one unit of each kind of work, and for compiling a typical program."""
+
+    unit: Work
+    compile: float
+
+    def seconds(self, work: Work) -> float:
+        """How long some work takes here."""
+        return sum(a * b for a, b in zip(_numbers(self.unit), _numbers(work), strict=True))
+
+
+REFERENCE = {  # two cores of a server, and a large GPU
+    "cpu": Machine(Work(2e-11, 5e-11, 4e-10, 2e-9, 5e-11, 5e-10, 2.7e-8, 9e-11, 8e-6), 0.2),
+    "gpu": Machine(Work(2.5e-14, 1e-13, 1.5e-12, 1e-12, 3e-13, 1e-12, 2e-5, 1e-10, 3e-5), 0.5),
+}
+
+
+def reference() -> Machine:
+    """The machine by which algorithms are ranked."""
+    return REFERENCE.get(jax.default_backend(), REFERENCE["gpu"])
+
+
+@functools.cache
+def at_hand() -> Machine:
+    """This machine: from the cache on disk, else measured."""
+    name = hardware()
+    known = _kept()
+    try:
+        return Machine(Work(**known[name]["unit"]), float(known[name]["compile"]))
+    except (KeyError, TypeError, ValueError):
+        found = measured()
+        _keep(known | {name: dataclasses.asdict(found)})
+        return found
+
+
+def hardware() -> str:
+    """What the rates depend on."""
+    device = jax.devices()[0]
+    settings = [f"{name}={os.environ[name]}" for name in SETTINGS if name in os.environ]
+    return ", ".join([_cpu(), f"{_cores()} cores", device.platform, device.device_kind, f"JAX {jax.__version__}", *settings])
+
+
+STEPS = 2000  # of a short loop
+WIDE = 16  # states of a wide one
+RUNS = 6  # of which the best counts
+SETTINGS = ("XLA_FLAGS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cache_file() -> Path:
+    """Where the rates are kept."""
+    home = {"win32": "~/AppData/Local", "darwin": "~/Library/Caches"}.get(sys.platform, "~/.cache")
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser(home)) / "structgp" / "machine.json"
+
+
+def _kept() -> dict[str, Any]:
+    try:
+        kept = json.loads(cache_file().read_text())
+    except (OSError, ValueError, RuntimeError):
+        return {}
+    return kept if isinstance(kept, dict) else {}
+
+
+def _keep(known: dict[str, Any]) -> None:
+    try:
+        path = cache_file()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(f".{os.getpid()}")  # other processes see the old file or the new one, never half of it
+        part.write_text(json.dumps(known, indent=1))
+        part.replace(path)
+    except (OSError, RuntimeError):  # no home, no room, no right to write: measured again next time
+        pass
+
+
+@double_precision
+def measured() -> Machine:
+    """The rates, by the best of a few short runs of each kind of work, which a busy machine disturbs least."""
+    n = 1024 if jax.default_backend() == "cpu" else 8192
+    with lapack_threads(n):  # as many threads as a large matrix gets
+        factors = _best(jnp.linalg.cholesky, jnp.eye(n) + 0.5 / n, runs=3) / (n**3 / 3)
+    with lapack_threads(0):
+        took = _measured()
+    return Machine(
+        Work(factors=factors, **took), _compiling(functools.partial(_filter, states=3), jnp.linspace(0.1, 1.0, STEPS))
+    )
+
+
+def _measured() -> dict[str, float]:
+    """All rates but those of large factors."""
+    n, long = (512, 2**20) if jax.default_backend() == "cpu" else (4096, 2**26)
+    x, many = jnp.linspace(0.1, 1.0, long), jnp.linspace(0.1, 1.0, 1 << (long.bit_length() - 4))
+    A = jnp.eye(n) + 0.5 / n
+    Q = jnp.exp(-jnp.abs(jnp.arange(n / 2)[:, None] - jnp.arange(n / 2)))
+    took = {
+        "calls": _best(lambda v: v + 1.0, A[:1, :1]),
+        "products": _best(lambda v: v @ v, A) / (2 * n**3),
+        "eigen": _best(jnp.linalg.eigh, Q) / len(Q) ** 3,
+        "functions": _best(lambda v: jnp.exp(-jnp.sqrt(v)), many) / len(many),
+        "traffic": _best(lambda v: v + 1.0, x) / (16 * long),
+        "transforms": _best(lambda v: jnp.fft.irfft(jnp.fft.rfft(v)), many) / (2 * len(many) * np.log2(len(many))),
+    }
+    step = _best(functools.partial(_filter, states=2), many[:STEPS]) / STEPS
+    wide = _best(functools.partial(_filter, states=WIDE), many[: STEPS // 4]) / (STEPS // 4)
+    return took | {"steps": step, "small": max(wide - step, 0.1 * wide) / (4 * WIDE**3)}
+
+
+def _filter(x: Any, states: int) -> Any:
+    """A loop like that of a filter: two products of small matrices in each step."""
+    A = 0.5 * jnp.eye(states)
+
+    def step(P: Any, v: Any) -> tuple[Any, Any]:
+        P = A @ P @ A + v * jnp.eye(states)
+        return P / (1.0 + P[0, 0]), P[0, 0]
+
+    return jax.lax.scan(step, jnp.eye(states), x)[1]
+
+
+def _best(function: Callable[..., Any], *arguments: Any, runs: int = RUNS) -> float:
+    compiled = jax.jit(function).lower(*arguments).compile()
+    jax.block_until_ready(compiled(*arguments))
+    return min(_seconds(lambda: compiled(*arguments)) for _ in range(runs))
+
+
+def _compiling(function: Callable[..., Any], *arguments: Any) -> float:
+    """Seconds to compile the gradient of a function, which no cache of programs has seen."""
+    once = float(np.random.default_rng().random())
+    gradient = jax.jit(jax.grad(lambda *v: once * jnp.sum(function(*v))))
+    return _seconds(lambda: gradient.lower(*arguments).compile())
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    jax.block_until_ready(call())
+    return time.perf_counter() - began
