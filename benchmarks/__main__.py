@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import plan_honesty
 from benchmarks.machine import machine, one_line
 from benchmarks.registry import Problem, load_problems
 from benchmarks.report import slope_lines, slopes, summarise, table
@@ -21,8 +22,11 @@ FOOT = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, measure, print; the exit status is 0 unless the request itself makes no sense."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["plan-honesty"]:
+        return plan_honesty.main(words[1:])
     parser = make_parser()
-    options = parser.parse_args(argv)
+    options = parser.parse_args(words)
     problems = load_problems(*options.modules)
     if options.list:
         print(listing(problems))
