@@ -233,7 +233,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows += told(name, situation, size, in_a_process(name, situation, size, options))
         if options.json:  # after every case: a run may take long
             options.json.write_text(json.dumps({"machine": info, "rows": rows}, indent=1) + "\n")
-    print("", worst(rows), *cliffs(rows), sep="\n")
+    print("", *worst(rows), *growing(rows), *cliffs(rows), sep="\n")
     return 0
 
 
@@ -376,7 +376,7 @@ def ratio(row: dict[str, Any]) -> float:
     return row["said"] / row["seconds"]
 
 
-def worst(rows: Sequence[dict[str, Any]]) -> str:
+def worst(rows: Sequence[dict[str, Any]]) -> list[str]:
     """For each engine and operation the ratio that is farthest from one, and how many are outside of the margin."""
     said = [row for row in rows if row.get("said") is not None]
     engines, operations = (list(dict.fromkeys(row[key] for row in said)) for key in ("engine", "operation"))
@@ -390,7 +390,18 @@ def worst(rows: Sequence[dict[str, Any]]) -> str:
     outside = [row for row in said if not 1 / MARGIN <= ratio(row) <= MARGIN]
     lines.append(f"{len(outside)} of {len(said)} are off by more than a factor of {MARGIN:g}:")
     lines += [f"  {row['engine']}, {row['situation']}, {row['size']}: {row['operation']} {ratio(row):.2f}" for row in outside]
-    return "\n".join(lines)
+    return lines
+
+
+def growing(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What took more than a factor of three longer at the largest size than growth from the smallest makes of it."""
+    said: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row.get("said") is not None and row["seconds"] >= LEAST:
+            said.setdefault((row["engine"], row["situation"], row["operation"]), []).append(row)
+    ends = {what: (own[0], own[-1]) for what, own in said.items()}
+    faster = [", ".join(what) for what, (few, many) in ends.items() if ratio(few) > MARGIN * ratio(many)]
+    return [f"grow faster than was said: {'; '.join(faster) or 'none'}"]
 
 
 def cliffs(rows: Sequence[dict[str, Any]]) -> list[str]:

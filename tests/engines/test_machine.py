@@ -142,6 +142,16 @@ def test_sites_that_have_to_be_found_take_longer(structure, kernel):
     assert labels.estimate().compile > values.estimate().compile
 
 
+def test_low_noise_on_a_grid_with_holes_takes_longer():
+    grid = sg.Grid(np.arange(60.0), np.arange(60.0))
+    y = np.where(np.arange(3600) % 5, np.sin(grid.points.sum(axis=1)), np.nan)
+    kernel = sg.SquaredExponential(3.0)
+    plans = [sg.GP(kernel, sg.Gaussian(noise)).plan(grid, "kronecker", y=y) for noise in (0.5, 0.1, 1e-3, 1e-12, 0.0)]
+    learn = [found.estimate().learn for found in plans]
+    assert learn[0] == learn[1] < learn[2] < learn[3] == learn[4]
+    assert {found.engine.name for found in plans} == {"Krylov"}
+
+
 def test_an_engine_that_does_not_say_what_bounds_it():
     cost = Cost(flops=1e9, bytes=1e6)
     assert cost.evaluation.products == 1e9

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import data, report, run  # noqa: E402
+from benchmarks import data, plan_honesty, report, run  # noqa: E402
 from benchmarks.__main__ import main  # noqa: E402
 from benchmarks.machine import Watch, wait_until_idle  # noqa: E402
 from benchmarks.problems import dense  # noqa: E402
@@ -318,3 +318,45 @@ class TestData:
         monkeypatch.setenv("STRUCTGP_DATA", "/nowhere")
         with pytest.raises(Unavailable, match="no data folder at /nowhere: set STRUCTGP_DATA"):
             data.load("toy")
+
+
+def honesty_row(engine, size, operation, said, seconds, situation="easy"):
+    row = {"engine": engine, "situation": situation, "size": size, "operation": operation}
+    return row | {"said": said, "seconds": seconds, "count": 1}
+
+
+def test_plans_are_held_against_the_clock():
+    rows = [
+        honesty_row("Cholesky", 1000, "condition", 0.1, 0.1),
+        honesty_row("Kalman", 1000, "condition", 0.5, 0.1),
+        honesty_row("Kalman", 4000, "condition", 1.0, 9.0),
+        honesty_row("Kalman", 4000, "sample", None, 0.1),
+        {"engine": "Kalman", "situation": "holes", "size": 10, "no": "no end in 3 s"},
+    ]
+    lines = plan_honesty.worst(rows)
+    assert lines[1].split() == ["Cholesky", "1.00"]
+    assert lines[2].split() == ["Kalman", "0.11"]
+    assert lines[3] == "2 of 3 are off by more than a factor of 3:"
+    assert lines[4:] == ["  Kalman, easy, 1000: condition 5.00", "  Kalman, easy, 4000: condition 0.11"]
+    assert plan_honesty.growing(rows) == ["grow faster than was said: Kalman, easy, condition"]
+    slower = plan_honesty.cliffs(rows)  # a matrix of four times as many rows takes 6.4 s
+    assert slower[1:] == ["  Kalman, easy, 4000: condition 9 s, dense about 6.4 s"]
+    assert plan_honesty.cliffs(rows[1:]) == []
+
+
+def test_every_engine_has_its_cases():
+    found = list(plan_honesty.cases(list(plan_honesty.FAMILIES), ["easy"], [0]))
+    assert len(found) == len(plan_honesty.FAMILIES)
+    for name, situation, size in found:
+        family = plan_honesty.FAMILIES[name]
+        assert situation in family.situations
+        if name in ("Kalman", "Krylov"):  # as the others do
+            made = family.make(size, situation)
+            plan = made.gp.plan(made.X, family.structure, y=made.y)
+            assert type(plan.engine).__name__ == family.engine
+            assert len(made.new) == plan_honesty.PLACES
+
+
+def test_a_plan_that_cannot_be_measured_says_why(capsys):
+    assert plan_honesty.told("Kalman", "easy", 10, {"no": "the plan takes Cholesky"})[0]["no"] == "the plan takes Cholesky"
+    assert capsys.readouterr().out.endswith("no: the plan takes Cholesky\n")

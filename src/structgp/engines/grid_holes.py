@@ -25,9 +25,21 @@ from ..linalg.grids import two_levels, whitened
 from ..posterior import Model
 from ..sites import Marginals, Sites
 from ..structure.base import No
-from ..structure.dense import covariance
+from ..structure.dense import covariance, typical_variance
 from ..structure.kronecker import Kronecker, kronecker
-from .base import NOT_NEEDED, Cost, Engine, Offer, draw, first_no, form_by_shape, gaussian, not_alike, not_concave
+from .base import (
+    NOT_NEEDED,
+    Cost,
+    Engine,
+    Offer,
+    draw,
+    first_no,
+    form_by_shape,
+    gaussian,
+    noise_variance,
+    not_alike,
+    not_concave,
+)
 from .grid_seen import FEW
 from .grids import GridConditional, contract, cross, every_cell, joint_draws, layout, rows_of
 from .machine import Work
@@ -39,6 +51,7 @@ EXACT = 200  # places up to which each variance is solved for
 CHECKED = 16  # cells that tell how good the quick variances are
 GRAIN = 0.1  # the same probes throughout make a smooth function, but not quite that of its gradient
 STEPS = 12  # of conjugate gradients, typically
+LEAST = 1e-12  # of the prior variance, below which noise makes no difference
 
 
 class KrylovConditional(GridConditional):
@@ -172,17 +185,18 @@ class Krylov(Engine):
             return NOT_NEEDED
         engine = self.tuned(model, inputs, data)
         if engine.whole:
-            return Offer(engine, engine.offered(model, data, form.sizes))
+            return Offer(engine, engine.offered(model, inputs, data, form.sizes))
         note = f"evidence with a standard error, by {engine.effort.probes} probes; more at the end"
-        cost = engine.offered(model, data, form.sizes)
+        cost = engine.offered(model, inputs, data, form.sizes)
         return Offer(engine, cost, note=note, accuracy=engine.accuracy, grain=GRAIN)
 
-    def offered(self, model: Model, data: Data | None, sizes: tuple[int, ...]) -> Cost:
-        """What a grid takes, the search for sites included where one is needed."""
-        cost = self.cost(sizes)
-        return cost if gaussian(model, data) else cost.searching(_work(sizes, self.effort, 1 + self.effort.probes))
+    def offered(self, model: Model, inputs: Inputs, data: Data | None, sizes: tuple[int, ...]) -> Cost:
+        """What a grid takes: the lower the noise the more steps, and the search for sites included where one is needed."""
+        if gaussian(model, data):
+            return self.cost(sizes, _steps(model, inputs))
+        return self.cost(sizes).searching(_work(sizes, self.effort, 1 + self.effort.probes))
 
-    def cost(self, sizes: tuple[int, ...]) -> Cost:
+    def cost(self, sizes: tuple[int, ...], steps: float = STEPS) -> Cost:
         """What a grid takes whose factors have so many places; a matrix of few cells, which is exact, goes first."""
         N, r = math.prod(sizes), min(self.effort.modes, math.prod(sizes))
         block = 2 * min(self.effort.numbers, N * r) * max(sizes) + 2 * r**3
@@ -196,8 +210,8 @@ class Krylov(Engine):
             flops if self.whole else max(flops, 2 * FEW**3),
             bytes=8 * numbers,
             rows=0,
-            evaluate=4 * _work(sizes, self.effort, 1 + self.effort.probes),
-            condition=_work(sizes, final, 1 + probes + (0 if self.whole else CHECKED)),
+            evaluate=4 * _work(sizes, self.effort, 1 + self.effort.probes, steps),
+            condition=_work(sizes, final, 1 + probes + (0 if self.whole else CHECKED), steps),
             predict=look,
             programs=20,
         )
@@ -231,12 +245,19 @@ class Krylov(Engine):
         return KrylovConditional(structure, system, probed, h, found.z, log_det, found.gram, error, effort, sites.natural)
 
 
-def _work(sizes: tuple[int, ...], effort: two_levels.Effort, solves: int) -> Work:
+def _steps(model: Model, inputs: Inputs) -> float:
+    """Of conjugate gradients, by how far the noise is below the prior variance."""
+    variance = float(jax.jit(typical_variance)(model.kernel, np.asarray(inputs.some_place)))
+    below = variance / max(float(np.min(noise_variance(model, inputs))), LEAST * variance, np.finfo(float).tiny)
+    return STEPS * max(math.log10(max(below, 1.0)), 1.0)
+
+
+def _work(sizes: tuple[int, ...], effort: two_levels.Effort, solves: int, steps: float = STEPS) -> Work:
     """The preconditioner, and conjugate gradients for so many right-hand sides."""
     N, r, squares = math.prod(sizes), min(effort.modes, math.prod(sizes)), sum(G**2 for G in sizes)
     block = Work(products=2.0 * min(effort.numbers, N * r) * max(sizes), factors=2.0 * r**3, traffic=40.0 * r**2)
     step = Work(products=4.0 * N * sum(sizes), traffic=8.0 * r**2 + 200.0 * N)
-    steps = 2 if r == N else STEPS
+    steps = 2 if r == N else steps
     return Work(eigen=2.0 * sum(float(G) ** 3 for G in sizes), functions=squares) + block + solves * steps * step
 
 

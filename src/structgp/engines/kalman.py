@@ -217,7 +217,8 @@ class Kalman(Engine):
         periodic = f", periodic parts by {engine.harmonics} harmonics (covariance error below 1e-12)" if has_periodic else ""
         error = covariance_error(model.kernel, self.approximate) if self.approximate else 0.0
         cost = engine.cost(N, D)
-        cost = cost if gaussian(model, data) else cost.searching(look_along(N, D))
+        look = _joined(N, D, 3) if engine.parallel else look_along(N, D)
+        cost = cost if gaussian(model, data) else cost.searching(look)
         return Offer(engine, cost, note=f"{D} state{'s' if D > 1 else ''}{periodic}", error=error)
 
     def form(self, kernel: Kernel, inputs: Inputs) -> StateSpace | No:
@@ -277,7 +278,7 @@ class Kalman(Engine):
         """What a filter of D states takes along N places, with the choices that were made."""
         cost = cost_of_chain(N, D)
         if self.parallel:
-            return dataclasses.replace(cost, evaluate=_joined(N, D))
+            return dataclasses.replace(cost, evaluate=_joined(N, D, 2), condition=_joined(N, D, 4))
         if self.settle:  # a few exact steps, then one gain for all
             exact = (1 + self.exact) * kalman_regular.BLOCK
             settled = Work(traffic=300.0 * N * D)
@@ -328,9 +329,9 @@ def _along(N: int, D: int, passes: float) -> Work:
     return Work(steps=6.0 * passes * N, small=4.0 * passes * N * D**3, traffic=100.0 * passes * N * D**2)
 
 
-def _joined(N: int, D: int) -> Work:
-    """The work of joining N places in pairs, forwards, and backwards for the gradient."""
-    return Work(steps=4 * math.log2(N + 1), traffic=2000.0 * N * D**2, small=0.0, products=200.0 * N * D**3)
+def _joined(N: int, D: int, passes: float) -> Work:
+    """The same by joining places in pairs."""
+    return passes * Work(steps=5 * math.log2(N + 1), products=50.0 * N * D**3, traffic=600.0 * N * D**2)
 
 
 def _choices_for_noise(

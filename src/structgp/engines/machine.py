@@ -71,7 +71,7 @@ class Machine:
 
 REFERENCE = {  # two cores of a server, and a large GPU
     "cpu": Machine(Work(2e-11, 5e-11, 4e-10, 2e-9, 5e-11, 5e-10, 2.7e-8, 9e-11, 8e-6), 0.2),
-    "gpu": Machine(Work(2.5e-14, 1e-13, 1.5e-12, 1e-12, 3e-13, 1e-12, 2e-5, 1e-10, 3e-5), 0.5),
+    "gpu": Machine(Work(2.5e-14, 1e-13, 1.5e-12, 1e-12, 3e-13, 1e-12, 3e-6, 1e-10, 3e-5), 0.5),
 }
 
 

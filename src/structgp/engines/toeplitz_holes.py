@@ -180,15 +180,16 @@ class FourierHoles(Engine):
     def _cost(self, needed: Waves, N: int) -> Cost:
         M, r, probes = needed.reach * N, needed.modes, self.effort.probes
         solves = (1 + probes) * STEPS * (20 * M * math.log2(M) + 2 * r**2)
+        steps = 2 if needed.enough else STEPS  # the preconditioner is then all but the matrix itself
         step = Work(transforms=4 * M * math.log2(M), traffic=8.0 * r**2 + 200.0 * M)
         block = Work(factors=2.0 * r**3, traffic=100.0 * r**2, transforms=4 * M * math.log2(M))
         return Cost(
             flops=2 * r**3 + solves,
             bytes=8 * (4 * r**2 + (20 + 3 * probes) * M),
             rows=r,
-            evaluate=2 * block + (1 + probes) * STEPS * step,
-            condition=block + (1 + probes) * STEPS * step,
-            predict=STEPS * step + Work(functions=N),
+            evaluate=2 * block + (1 + probes) * steps * step,
+            condition=block + (1 + probes) * steps * step,
+            predict=steps * step + Work(functions=N),
             programs=25,
         )
 
