@@ -148,7 +148,7 @@ FIELD = problem(
 )
 
 
-def scores(data: Field, noise: float, mean: np.ndarray, sd: np.ndarray | None = None) -> dict[str, float]:
+def scores(data: Field, mean: np.ndarray, sd: np.ndarray | None = None) -> dict[str, float]:
     truth = data.f[data.hidden]
     found = {"RMSE": float(np.sqrt(np.mean((mean - truth) ** 2)))}
     if sd is not None:
@@ -174,14 +174,13 @@ def whole(data: Field, noise: float) -> Run:
         places, values, new = X[part][data.seen[part]], y[part][data.seen[part]], X[part][data.hidden[part]]
         ways = {"structure": "dense"}, {"approximate": sg.Neighbours(NEIGHBOURS)}
         exact, near = (fitted.gp.condition(places, values, **way).predict(new).variance for way in ways)
-        found = {
-            **scores(data, noise, p.mean, p.sd),
+        return {
+            **scores(data, p.mean, p.sd),
             "log evidence": fitted.log_evidence,
             "evaluations": float(fitted.learning.evaluations),
             "variances off by": float(np.max(np.abs(near / exact - 1))),
             **spent,
         }
-        return found
 
     return Run(call)
 
@@ -193,7 +192,7 @@ def average(data: Field, noise: float, count: int = 8) -> Run:
     def call() -> Result:
         seen, hidden, y = np.argwhere(data.seen), np.argwhere(data.hidden), data.observed(noise)
         near = cKDTree(seen).query(hidden, count)[1]
-        return scores(data, noise, y[data.seen][near].mean(axis=1))
+        return scores(data, y[data.seen][near].mean(axis=1))
 
     return Run(call)
 
@@ -206,7 +205,7 @@ def by_gpboost(data: Field, noise: float) -> Run:
         seen, hidden, y = np.argwhere(data.seen) * 1.0, np.argwhere(data.hidden) * 1.0, data.observed(noise)
         model, value = gpboost(seen, y[data.seen])
         p = model.predict(gp_coords_pred=hidden, predict_var=True, predict_response=False)
-        return {**scores(data, noise, p["mu"], np.sqrt(p["var"])), "log evidence": value}
+        return {**scores(data, p["mu"], np.sqrt(p["var"])), "log evidence": value}
 
     return Run(call)
 

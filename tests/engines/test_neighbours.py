@@ -17,7 +17,7 @@ from structgp.learn import evidence
 from structgp.parameters.tree import free_vector
 
 KERNEL = sg.Matern32([0.7, 1.1], 1.2) + sg.SquaredExponential(2.0, 0.3)
-ALL = sg.Neighbours(zoo.N, told=zoo.N)
+ALL = sg.Neighbours(zoo.N - 1)
 X, XS = zoo.X[2].copy(), zoo.XS[2]
 X[5] = X[6]  # seen twice
 GAPS = [3, 11, 12]
@@ -207,6 +207,10 @@ REFUSED = {
     "labels": (
         lambda: sg.GP(sg.Matern32(), sg.Bernoulli()).condition(X, X[:, 0] > 0, approximate=sg.Neighbours(5)),
         "neighbours take Gaussian observations, not Bernoulli ones",
+    ),
+    "weights": (
+        lambda: sg.GP(sg.Matern32()).condition(X, zoo.Y[2], weights=np.ones(zoo.N), approximate=sg.Neighbours(5)),
+        r"approximate=Neighbours\(5\) takes Gaussian observations as they are: leave out inference and weights",
     ),
     "classes": (
         lambda: sg.GP(sg.Matern32(), sg.Categorical(3)).plan(X, approximate=sg.Neighbours(5)),

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._types import whole
 from ..inputs.layouts import Inputs
-from ..inputs.neighbourhood import Neighbourhood, changed, drawn_order, embedded, nearest_seen
+from ..inputs.neighbourhood import Neighbourhood, changed, drawn_order, nearest_seen, root_of
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
 from ..linalg.neighbours import boxes, conditionals
@@ -117,7 +117,7 @@ class NeighbourConditional(Conditional):
 
     def _embedding(self) -> Float[Array, "D D"]:
         measure: Any = measured(self.kernel, self.X.shape[1])
-        return jax.lax.stop_gradient(jnp.linalg.cholesky(measure.metric))
+        return jax.lax.stop_gradient(root_of(measure.metric))
 
     def _one_after_the_other(self, X: Float[Array, "M D"]) -> tuple[np.ndarray, Array, Array, Array]:
         """New places in a drawn order: the earlier ones that each is given (M: none), their weights, and what is left open."""
@@ -212,7 +212,7 @@ class NeighbourEngine(Engine):
         seen = np.arange(len(inputs)) if data is None else np.flatnonzero(data.seen)
         X, noise = np.asarray(inputs.points), np.zeros(len(inputs)) + noise_variance(model, inputs, data)
         of = np.unique(np.linspace(1, len(seen) - 1, SAMPLE).astype(int))
-        near = nearest_seen(embedded(X[seen], _metric(model.kernel, inputs.dimension)), seen, 2 * self.m, of)
+        near = nearest_seen(X[seen] @ root_of(_metric(model.kernel, inputs.dimension)), seen, 2 * self.m, of)
         rows = seen[drawn_order(len(seen))[of]]
         few = np.where(np.arange(2 * self.m) < self.m, near, -1)
         left = [np.asarray(_left_open(model.kernel, X[rows], X[at], noise[rows], noise[at], at >= 0)) for at in (few, near)]
@@ -260,7 +260,9 @@ class Neighbours(Approximation):
     structure: ClassVar[str] = NeighbourEngine.structure
 
     def engine(self, model: Model, inference: str | None = None) -> NeighbourEngine:
-        return NeighbourEngine(self.m, max(self.told, self.m))
+        if inference is not None and model.likelihood.is_gaussian:
+            raise ValueError(f"approximate={self} takes Gaussian observations as they are: leave out inference and weights")
+        return NeighbourEngine(self.m, max(self.told, self.m + 1))  # with all rows before each, all rows for new places
 
     def __repr__(self) -> str:
         return f"Neighbours({self.m})" if self.told == TOLD else f"Neighbours({self.m}, told={self.told})"

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from .._types import library
 from ..linalg.neighbours.boxes import leaves
 from ..linalg.neighbours.search import nearest_before
 from .layouts import Inputs
 from .rows import LARGEST, size_for
 
+SINGULAR = 1e-13  # beside 1, where one direction hardly counts
 BLOCK = 64  # rows that are computed side by side, at least
 
 
@@ -33,7 +35,7 @@ class Neighbourhood(Inputs):
     ) -> Neighbourhood:
         """The places with at most `count` neighbours each; without a search a sketch of the right shape."""
         X, at = np.asarray(points), np.flatnonzero(seen)
-        Z = embedded(X[at] if len(at) else X[:1], metric)
+        Z = (X[at] if len(at) else X[:1]) @ root_of(metric)
         capacity = size_for(len(at)) if len(at) <= LARGEST else len(at)
         own = leaves(Z, capacity)
         if not len(at):
@@ -83,13 +85,15 @@ def nearest_seen(
     return back
 
 
-def embedded(X: Float[np.ndarray, "N D"], metric: Float[np.ndarray, "D D"]) -> Float[np.ndarray, "N D"]:
-    """Places where the distance of a metric is the plain one."""
-    return X @ np.linalg.cholesky(metric)
+def root_of(metric: Float[Any, "D D"]) -> Float[Any, "D D"]:
+    """E with EEᵀ = Σ: in xᵀE the distance of a metric is the plain one. Columns may have very different units."""
+    xp = library(metric)
+    unit = xp.sqrt(xp.maximum(xp.diagonal(metric), 1e-300))
+    return unit[:, None] * xp.linalg.cholesky(metric / unit[:, None] / unit + SINGULAR * xp.eye(len(metric)))
 
 
 def changed(old: Float[np.ndarray, "D D"], new: Float[np.ndarray, "D D"]) -> float:
     """By which factor two distances disagree at most about which of two steps is longer; their units do not matter."""
-    L = np.linalg.cholesky(old)
+    L = root_of(old)
     ratios = np.linalg.eigvalsh(np.linalg.solve(L, np.linalg.solve(L, new).T))
     return float(np.sqrt(ratios[-1] / max(ratios[0], 1e-300)))
