@@ -70,6 +70,16 @@ class Conditional(eqx.Module):
         """The standard error of log|C|, 0 where it is exact."""
         return 0.0
 
+    @property
+    def accuracy(self) -> str | None:
+        """How right it is, in words, where that is known only now; else the plan's word stands."""
+        return None
+
+    @property
+    def bounds(self) -> Any:
+        """log|C| and TᵀC⁻¹T of the lower and of the upper end of the log evidence, where it lies between two."""
+        return None
+
     def for_places(self, X: np.ndarray, part: int | None = None) -> Conditional:
         """The same process, ready to be looked at in all these places, or one term of a sum of it."""
         return self

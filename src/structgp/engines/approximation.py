@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -32,6 +33,18 @@ class Approximation(eqx.Module):
         """The model that the algorithm runs on: the given one, unless the approximation has parameters of its own."""
         return model
 
+    def rows(self, inputs: Inputs, data: Data | None = None) -> tuple[Inputs, Data | None]:
+        """The places and observations that are used at all: most use all of them."""
+        return inputs, data
+
+    def accuracy(self, inputs: Inputs) -> str | None:
+        """How right its algorithm is, in words, where the algorithm itself cannot know."""
+        return None
+
+    def needless(self, inputs: Inputs) -> str:
+        """Why nothing need be approximated at these places, so that what runs is exact; empty where it must."""
+        return ""
+
     def check(self, model: Model, structure: str) -> None:
         """Refuse what no approximation of this kind can do."""
         if structure not in ("auto", self.structure):
@@ -53,10 +66,25 @@ class FiniteState(Approximation):
         return repr(self.name)
 
 
+NAMED: dict[str, Callable[[int | None], Approximation]] = {}  # what a name, and a number after a colon, stands for
+
+
 def as_approximation(given: Any) -> Approximation | None:
-    """What the caller of a door means by ``approximate=``."""
+    """What the caller of a door means by ``approximate=``: a value, a name such as "state-space" or "inducing:500", or None."""
     if given is None or isinstance(given, Approximation):
         return given
-    if not isinstance(given, str) or given not in NAMES:
-        raise ValueError(f"approximate must be one of {list(NAMES)}, or None to be exact, got {given!r}")
-    return FiniteState(given)
+    if isinstance(given, str) and given in NAMES:
+        return FiniteState(given)
+    name, colon, number = given.partition(":") if isinstance(given, str) else ("", "", "")
+    if name not in NAMED or (colon and not number.isdecimal()):
+        raise ValueError(
+            f"approximate must be one of {list(NAMES)}, or None to be exact, or what a value such as Inducing(500) says, "
+            f"in short 'inducing:500'; got {given!r}"
+        )
+    return NAMED[name](int(number) if colon else None)
+
+
+def of_structure(given: Any) -> tuple[str, Approximation | None]:
+    """An exact structure by its name, or "auto" and the approximation that was asked for in its place."""
+    named = isinstance(given, str) and given.partition(":")[0] in NAMED
+    return ("auto", as_approximation(given)) if named or isinstance(given, Approximation) else (given, None)

@@ -107,6 +107,7 @@ class Engine(eqx.Module):
 
     name: ClassVar[str]
     structure: ClassVar[str]
+    learner: ClassVar[str] = "evidence"  # the way of learning that suits it, when none is asked for
     takes_unseen_rows: ClassVar[bool] = False  # they change nothing, exactly, so that rows may come in a few sizes
 
     @abc.abstractmethod
@@ -135,6 +136,10 @@ class Engine(eqx.Module):
     def reduced(self, inputs: Inputs, data: Data) -> tuple[Engine, Inputs, Data]:
         """The same evidence of Gaussian data, by an algorithm for fewer places where some do not count."""
         return self, inputs, data
+
+    def on_host(self, model: Model, inputs: Inputs, data: Data) -> Callable[[Any], tuple[Any, Any]] | None:
+        """log p(y | θ) of Gaussian data and its gradient as a function on the host, where that is faster; most have none."""
+        return None
 
     def shared(self, data: Data) -> Data:
         """The data, with what all observations have in common said once where this algorithm knows of it."""

@@ -21,6 +21,7 @@ from ..structure.base import No
 from ..structure.dense import Dense, covariance, dense, variances
 from ..structure.derivatives import derivative_covariance, derivative_variances
 from .base import NOT_NEEDED, Cost, Engine, Offer, draw, gaussian, not_concave
+from .cholesky_host import CholeskyOnHost
 from .machine import Work
 
 LARGEST = 30_000  # rows of which the whole covariance matrix can be had
@@ -200,6 +201,9 @@ class Cholesky(Engine):
 
     def form(self, kernel: Kernel, inputs: Inputs) -> Dense:
         return dense(kernel, inputs)
+
+    def on_host(self, model: Model, inputs: Inputs, data: Data) -> CholeskyOnHost:
+        return CholeskyOnHost(model, inputs, data)
 
     def log_det_and_gram(self, structure: Dense, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         K = structure.matrix()

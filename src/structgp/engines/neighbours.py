@@ -28,7 +28,7 @@ from ..sites import Sites
 from ..structure.base import No
 from ..structure.dense import variances
 from ..structure.neighbours import Nearest, by_difference, measured
-from .approximation import Approximation
+from .approximation import NAMED, Approximation
 from .base import Cost, Engine, Offer, gaussian, noise_variance
 
 USUAL = 30  # neighbours of a row
@@ -266,3 +266,6 @@ class Neighbours(Approximation):
 
     def __repr__(self) -> str:
         return f"Neighbours({self.m})" if self.told == TOLD else f"Neighbours({self.m}, told={self.told})"
+
+
+NAMED[Neighbours.structure] = lambda number: Neighbours(USUAL if number is None else number)

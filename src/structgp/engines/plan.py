@@ -14,17 +14,18 @@ from ..parameters.tree import free_vector
 from ..posterior import Model
 from ..structure.base import No
 from .additive import AdditiveEngine
-from .approximation import Approximation, as_approximation
+from .approximation import NAMED, Approximation, as_approximation, of_structure
 from .base import NOT_NEEDED, PLACES, Cost, Engine, Offer, form_by_shape, gaussian, units
 from .cholesky import LARGEST, Cholesky, SignedCholesky
 from .eigen import Eigen
 from .grid_holes import Krylov
 from .grid_seen import SeenCells
 from .independent import SEVERAL
+from .inducing_inputs import Inducing as Inducing
 from .kalman import Kalman
 from .machine import Machine, at_hand, reference
 from .memory import fitting_first
-from .neighbours import Neighbours
+from .neighbours import Neighbours as Neighbours
 from .space_time import JointChain, SpaceTimeChains
 from .toeplitz import FourierToeplitz
 from .toeplitz_grid import ToeplitzLines
@@ -47,9 +48,6 @@ ENGINES: tuple[Engine, ...] = (
     Cholesky(),
 )
 BY_NAME: tuple[Engine, ...] = (AdditiveEngine(24),)  # not exact in all they say: taken when asked for, and only then
-STAND_INS: dict[str, Approximation] = {
-    Neighbours.structure: Neighbours()
-}  # what the name of a structure that is never exact means
 RESTARTS = 3
 FEW_ROWS = 500  # up to this many observations, learning starts from several places by itself
 STARTS, EACH = 9, 3  # evaluations of a climb: at its starts, and for each number that is learned
@@ -105,16 +103,18 @@ class Plan:
         """The rows of the largest matrix that LAPACK gets."""
         return self.chosen.cost.rows if self.chosen.cost else 0
 
-    def run_by(self, engine: Engine) -> Plan:
-        """The same plan with the static choices that were made when it was carried out."""
-        return self._taking(dataclasses.replace(self.chosen, engine=engine))
+    def run_by(self, engine: Engine, accuracy: str | None = None) -> Plan:
+        """The same plan with the static choices that were made when it was carried out, and how right it then was."""
+        said = self.chosen.accuracy if accuracy is None else accuracy
+        return self._taking(dataclasses.replace(self.chosen, engine=engine, accuracy=said))
 
     def tuned(self, model: Model, inputs: Inputs, data: Data) -> Plan:
         """The same algorithm for other values of the parameters: its static choices made anew."""
         offer = self.engine.offer(model, inputs, data)
         if isinstance(offer, No):  # it was chosen for other values, and is kept
             return self.run_by(self.engine.tuned(model, inputs, data))
-        return self._taking(offer)
+        said = self.chosen.accuracy if offer.accuracy == "exact" else offer.accuracy
+        return self._taking(dataclasses.replace(offer, note=offer.note or self.chosen.note, accuracy=said))
 
     def _taking(self, offer: Offer) -> Plan:
         return dataclasses.replace(self, offers=(offer, *self.offers[1:]))
@@ -157,11 +157,11 @@ def plan(
     Without data all places are taken to be seen equally well. `approximate` is what may stand in for the prior, a value or a
     name; asked for, it is taken, or refused. `inference` names the way in which sites will be found, None for Gaussian data.
     """
-    approximation = asked_for(approximate, structure)
+    structure, approximation = asked_for(approximate, structure)
     if approximation is not None:
         return _approximate_plan(model, inputs, structure, approximation, data, inference)
     engines, named = (ENGINES, BY_NAME) if model.likelihood.latents == 1 else (SEVERAL, ())
-    known = list(dict.fromkeys([*(engine.structure for engine in (*engines, *named)), *STAND_INS]))
+    known = list(dict.fromkeys([*(engine.structure for engine in (*engines, *named)), *NAMED]))
     if not isinstance(structure, str) or structure not in ("auto", *known):
         raise ValueError(f"structure must be 'auto' or one of {known}, got {structure!r}")
     offers = fitting_first(sorted((_answer(engine, model, inputs, data) for engine in engines), key=_rank))
@@ -182,10 +182,10 @@ def _seen_in(inputs: Inputs) -> str:
     return f"the rows of X are the cells of a grid: {inputs!r}" if isinstance(inputs, Grid) and inputs.from_rows else ""
 
 
-def asked_for(approximate: str | Approximation | None, structure: str) -> Approximation | None:
-    """What may stand in for the prior: what was given, or what the name of a structure stands for."""
+def asked_for(approximate: str | Approximation | None, structure: str) -> tuple[str, Approximation | None]:
+    """The structure, and what may stand in for the prior: what was given, or what the name of the structure stands for."""
     given = as_approximation(approximate)
-    return STAND_INS.get(structure) if given is None and isinstance(structure, str) else given
+    return of_structure(structure) if given is None else (structure, given)
 
 
 def duration(seconds: float) -> str:
@@ -258,9 +258,14 @@ def _approximate_plan(
     model: Model, inputs: Inputs, structure: str, approximation: Approximation, data: Data | None, inference: str | None
 ) -> Plan:
     approximation.check(model, structure)
+    needless = approximation.needless(inputs)
+    if needless:
+        found = plan(model, inputs, data=data)
+        return Plan((dataclasses.replace(found.chosen, note=needless), *found.offers[1:]))
     asked = _answer(approximation.engine(model, inference), model, inputs, data)
     if asked.reason:
         raise ValueError(f"approximate={approximation} cannot be had: {asked.reason}")
+    asked = dataclasses.replace(asked, accuracy=approximation.accuracy(inputs) or asked.accuracy)
     exact = ENGINES if model.likelihood.latents == 1 else SEVERAL
     others = [engine for engine in exact if engine.structure != approximation.structure]
     offers = (asked, *(_answer(engine, model, inputs, data) for engine in others))

@@ -16,15 +16,13 @@ from jaxtyping import Array, Float
 
 from ..engines.base import Engine
 from ..engines.basis import integrate, sites_of
-from ..engines.cholesky import Cholesky
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
 from ..inputs.rows import in_bucket
-from ..linalg.dense.cholesky import HostSolution, solve_on_host
 from ..parameters.tree import FreeMap, with_free
 from ..posterior import Model
 from ..structure.base import No
-from ..structure.dense import covariance, typical_variance
+from ..structure.dense import typical_variance
 from .objective import Objective
 
 
@@ -35,16 +33,16 @@ class GaussianEvidence:
         self.inputs, self.data = inputs, data
         with jax.enable_x64(True):  # on the device once, not at every evaluation
             self._model, self._inputs, self._data = jax.device_put((model, inputs, data))
-            self._X = jnp.asarray(self._inputs.points)
+            on_cpu = jax.default_backend() == "cpu"
+            self._on_host = engine.on_host(self._model, self._inputs, self._data) if on_cpu else None
         self._at, self._tuned = FreeMap(model), engine.tuned  # looked up once: an evaluation may be short
-        self._rows = int(np.flatnonzero(data.seen)[-1]) + 1 if np.any(data.seen) else 1
-        self._on_host = isinstance(engine, Cholesky) and jax.default_backend() == "cpu"
         with jax.enable_x64(True):
             parts = engine.in_parts(inputs)
-            self._parts = [dataclasses.replace(part, X=self._X) for part in jax.device_put(parts)] if len(parts) > 1 else []
+            X = jnp.asarray(self._inputs.points) if len(parts) > 1 else None
+            self._parts = [dataclasses.replace(part, X=X) for part in jax.device_put(parts)] if len(parts) > 1 else []
 
     def __call__(self, theta: np.ndarray) -> tuple[Any, Any]:
-        way = self._by_lapack if self._on_host else self._by_parts if self._parts else self._by_autodiff
+        way = self._on_host or (self._by_parts if self._parts else self._by_autodiff)
         return jax.device_get(way(theta))
 
     def many(self, thetas: Float[np.ndarray, "S P"]) -> tuple[np.ndarray, np.ndarray]:
@@ -72,17 +70,9 @@ class GaussianEvidence:
         model, data, engine = self._model, self._data, self._engine(theta)
         begun = _side_by_side(lambda part: _begin(theta, model, part, data, engine), self._parts)
         log_det, gram = jax.tree.map(lambda *sums: functools.reduce(operator.add, sums), *(sums for sums, _ in begun))
-        value, direct, *to_sums = _summed_up(theta, model, data, log_det, gram, self._X.shape[1])
+        value, direct, *to_sums = _summed_up(theta, model, data, log_det, gram, self.inputs.dimension)
         pulled = _side_by_side(lambda pull: _pull(pull, tuple(to_sums)), [pull for _, pull in begun])
         return value, functools.reduce(operator.add, pulled, direct)
-
-    def _by_lapack(self, theta: np.ndarray) -> tuple[Any, Any]:
-        arguments = (theta, self._model, self._X, self._data)
-        B, w, T, scale = _assemble(*arguments)
-        n = self._rows  # what fills up the rows does not reach LAPACK
-        solution = solve_on_host(np.array(np.asarray(B)[:n, :n]), np.asarray(w)[:n], np.asarray(T)[:n], float(scale))
-        del B
-        return (np.nan, np.zeros(len(theta))) if solution is None else _pull_back(*arguments, solution.in_size(len(w)))
 
 
 def evidence_objective(model: Model, inputs: Inputs, data: Data, engine: Engine, grain: float = 0.0) -> Objective:
@@ -158,34 +148,3 @@ def _side_by_side(work: Callable[[Any], Any], parts: list[Any]) -> list[Any]:
 
     with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
         return list(pool.map(run, parts))
-
-
-def _pieces(theta: Any, model: Model, X: Array, data: Data) -> tuple[Array, Array, Array]:
-    """K, the precisions and the targets: everything that reaches the dense solver."""
-    at = with_free(model, theta)
-    sites = sites_of(at, X, data, jax.lax.stop_gradient(typical_variance(at.kernel, X)))
-    return covariance(at.kernel, X, X), sites.precision, sites.targets
-
-
-@jax.jit
-def _assemble(theta: Any, model: Model, X: Array, data: Data) -> tuple[Array, Array, Array, Array]:
-    K, w, T = _pieces(theta, model, X, data)
-    S = jnp.sqrt(w)
-    return jnp.eye(len(w)) + S[:, None] * K * S[None, :], w, T, jnp.mean(jnp.diagonal(K))
-
-
-@jax.jit
-def _pull_back(theta: Any, model: Model, X: Array, data: Data, solution: HostSolution) -> tuple[Array, Array]:
-    """The objective and its gradient from C⁻¹: dlog|C| = tr C⁻¹dC and d(TᵀC⁻¹T) = dTᵀα + αᵀdT − αᵀdC α."""
-
-    sums = jnp.asarray(solution.log_det), jnp.asarray(solution.gram)
-    value, direct, to_log_det, to_gram = _summed_up(theta, model, data, *sums, X.shape[1])
-    to_gram = 0.5 * (to_gram + to_gram.T)
-    (_, w, _), pull = jax.vjp(lambda theta: _pieces(theta, model, X, data), theta)
-    S, alpha = jnp.sqrt(w), solution.alpha
-    to_C = to_log_det * S[:, None] * solution.inverse * S[None, :] - (alpha @ to_gram) @ alpha.T
-    # LAPACK fills one triangle of the inverse. K is symmetric, so that triangle counted twice is the whole adjoint.
-    row, column = jnp.arange(len(w))[:, None], jnp.arange(len(w))[None, :]
-    to_C = jnp.where(row < column, 2 * to_C, jnp.where(row == column, to_C, 0.0))
-    to_w = jnp.where(w > 0, -jnp.diagonal(to_C) / jnp.where(w > 0, w, 1.0) ** 2, 0.0)
-    return value, direct + pull((to_C, to_w, 2 * alpha @ to_gram))[0]

@@ -15,6 +15,7 @@ from ..inputs.rows import in_few_sizes
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
 from ..kernels.independent import IndependentKernels
+from ..kernels.induced import Induced
 from ..kernels.metrics import Metric
 from ..kernels.nonstationary import IntegratedWiener, Linear, Polynomial, Spline, ThinPlate, Wiener
 from ..kernels.oscillating import SpectralMixture
@@ -24,10 +25,12 @@ from ..means import ConstantMean, LinearMean, Mean
 from ..parameters.supports import Real
 from ..parameters.tree import free_bounds, learned_leaves, named_values, with_values
 from ..posterior import Model
+from ..structure.low_rank import in_units
 
 SHARES = ((1.0, 0.1), (0.25, 0.1), (1.0, 0.5))  # factors on the lengthscales, and noise as a part of the variance of y
 
 GLIMPSE = 1200  # rows of which a dense fit tells where to begin a costly climb
+MANY = 1000  # entries of θ beyond which no matrix of their size is made
 BLOCK = 2  # cells along each side of the blocks that these come in
 GROUP = 20  # rows of a group, where they are not cells
 
@@ -142,6 +145,7 @@ def units_of(model: Model, X: np.ndarray, data: Data) -> np.ndarray:
 
     A is diagonal but for the intercept of a linear mean, which is climbed at the middle of the data: elsewhere a small turn of
     the slope would have to be made up for by a large step of the intercept.
+    Of very many entries it is the diagonal alone, (P,).
     """
     sd = scales_of(X) / np.sqrt(X.shape[1])
     size = float(np.sqrt(model.likelihood.suggested(*_seen(data), SHARES[0][1])[2]))
@@ -159,6 +163,8 @@ def units_of(model: Model, X: np.ndarray, data: Data) -> np.ndarray:
             units.append(np.ravel(np.broadcast_to(known.get(leaf.path, np.where(own > 0, own, 1.0)), own.shape)))
         else:
             units.append(np.ones(leaf.free_size))
+    if sum(map(len, units)) > MANY:
+        return np.concatenate(units)
     A = np.diag(np.concatenate(units)) if units else np.zeros((0, 0))
     free = {leaf.path for leaf in learned if leaf.prior is None and leaf.bounds is None}
     if isinstance(model.mean, LinearMean) and {"mean.slope", "mean.intercept"} <= free and not np.ndim(model.mean.intercept):
@@ -180,6 +186,9 @@ def _places(kernel: Any, sd: np.ndarray, path: str = "") -> dict[str, Any]:
         own = {f"{path}.center": sd if np.ndim(kernel.center) else np.mean(sd)}
     if isinstance(kernel, ChangePoint):
         own = {f"{path}.location": sd[kernel.dim]}
+    if isinstance(kernel, Induced):
+        embedded = in_units(kernel.kernel, np.eye(len(sd)))
+        own = {f"{path}.inputs": sd if embedded is None else 1 / np.linalg.norm(np.asarray(embedded), axis=1)}
     if isinstance(kernel, SpectralMixture):
         own = {f"{path}.frequencies": 1 / (sd if np.ndim(kernel.frequencies) > 1 else np.mean(sd))}
     for name, part in vars(kernel).items():
@@ -274,6 +283,11 @@ def _(kernel: Product, scales: np.ndarray, variance: float) -> Kernel:
 @suggest.register
 def _(kernel: Scaled, scales: np.ndarray, variance: float) -> Kernel:
     return kernel.replace(kernel=suggest(kernel.kernel, scales, variance / float(kernel.scale)))
+
+
+@suggest.register
+def _(kernel: Induced, scales: np.ndarray, variance: float) -> Kernel:
+    return kernel.replace(kernel=suggest(kernel.kernel, scales, variance))
 
 
 @suggest.register

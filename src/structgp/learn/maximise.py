@@ -265,7 +265,8 @@ def climb(
     """The model at the best point that L-BFGS-B reaches from the best of the starts and from others around it.
 
     When the deadline passes, every climb ends with the best that it has found. `units` is the matrix A with θ = A z, where z
-    has no units and is what is climbed in. `limits` (P, 2) are what θ stays between, unless a start does not.
+    has no units and is what is climbed in; (P,) is its diagonal. `limits` (P, 2) are what θ stays between, unless a start does
+    not.
     """
     restarts, max_evaluations = whole(restarts, "restarts"), whole(max_evaluations, "max_evaluations", 1)
     if not len(starts[0]):
@@ -281,7 +282,7 @@ def climb(
             f"the evidence is not finite at the start, {with_free(model, starts[0])}: "
             "check the data for extreme values, or give other starting values"
         )
-    free, bounds = _Free(objective, np.eye(len(best.theta)) if units is None else units), bounds_of(model, starts)
+    free, bounds = _Free(objective, np.ones(len(best.theta)) if units is None else units), bounds_of(model, starts)
     ours = np.ones(len(bounds), bool) if limits is None else np.isinf(limits[:, 1])  # bounds that nothing is known to need
     if limits is not None:
         bounds[:, 0] = np.maximum(bounds[:, 0], np.minimum(limits[:, 0], np.min(starts, axis=0)))
@@ -313,22 +314,26 @@ def climb(
 
 
 class _Free:
-    """An objective of z, where θ = A z."""
+    """An objective of z, where θ = A z, with a matrix A or its diagonal."""
 
     def __init__(self, objective: Any, A: np.ndarray) -> None:
-        self.objective, self.A, self.unit = objective, A, np.diag(A)
+        self.objective, self.A, self.unit = objective, A, np.diag(A) if A.ndim == 2 else A
         self.grain = objective.grain
 
     def theta(self, z: np.ndarray) -> np.ndarray:
-        return self.A @ z
+        return self.A @ z if self.A.ndim == 2 else self.A * z
 
     def look(self, look: Look) -> Look:
         """What was seen at θ, as seen at its z."""
-        return Look(np.linalg.solve(self.A, look.theta), look.value, self.A.T @ look.gradient)
+        z = np.linalg.solve(self.A, look.theta) if self.A.ndim == 2 else look.theta / self.A
+        return Look(z, look.value, self._pulled(look.gradient))
 
     def __call__(self, z: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = self.objective(self.theta(z))
-        return value, self.A.T @ gradient
+        return value, self._pulled(gradient)
+
+    def _pulled(self, gradient: np.ndarray) -> np.ndarray:
+        return self.A.T @ gradient if self.A.ndim == 2 else self.A * gradient
 
 
 def _pressed(model: Any, run: Run, bounds: np.ndarray, count: int) -> np.ndarray:

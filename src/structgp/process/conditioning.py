@@ -203,7 +203,26 @@ def condition(
             posterior = jax.block_until_ready(given_sites(model, inputs, *sites, engine, rule.signed(model.likelihood)))
     if not np.isfinite(posterior.log_evidence):
         raise ValueError(why_not_positive(model, inputs, data))
-    return Conditioned(posterior, plan.run_by(engine), inferred)
+    return Conditioned(posterior, plan.run_by(engine, _accuracy(posterior, data)), inferred)
+
+
+def evidence_bounds(posterior: Posterior, data: Data) -> tuple[float, float] | None:
+    """Between what the log evidence lies, where an approximation knows that; None where it is exact, or nothing is known."""
+    conditional: Any = posterior.conditional
+    if conditional.bounds is None:
+        return None
+    evidence = lambda log_det, gram: integrate(
+        posterior.prior, log_det, gram, np.sum(data.seen), posterior.targets, conditional.X.shape[1]
+    )[0]
+    lower, upper = (float(evidence(*end)) for end in conditional.bounds)
+    return lower, upper
+
+
+def _accuracy(posterior: Posterior, data: Data) -> str | None:
+    said, ends = posterior.conditional.accuracy, evidence_bounds(posterior, data)
+    if said is None or ends is None:
+        return said
+    return f"{said.removesuffix(')')}; log evidence between {ends[0]:.6g} and {ends[1]:.6g})"
 
 
 def compiled_ahead(

@@ -31,7 +31,7 @@ from ..posterior import Conditional, Model, Moments, Prediction, Result
 from ..structure.base import No
 from ..structure.derivatives import smoothness
 from . import moments
-from .conditioning import Conditioned, Posterior, condition, given_more
+from .conditioning import Conditioned, Posterior, condition, evidence_bounds, given_more
 from .stream import Stream, from_fitted
 from .summary import parameter_table
 
@@ -87,6 +87,12 @@ class Fitted(Result):
     def evidence_error(self) -> float:
         """The standard error of `log_evidence`, 0 where it is exact."""
         return 0.5 * self._targets * float(self.conditional.log_det_error)
+
+    @property
+    @double_precision
+    def evidence_bounds(self) -> tuple[float, float] | None:
+        """Between what the log evidence of the exact model lies, where an approximation knows that; else None."""
+        return evidence_bounds(self.posterior, self.data)
 
     @property
     def kernel(self) -> Any:

@@ -18,6 +18,7 @@ from ..kernels.algebra import Kernel
 from ..kernels.independent import IndependentKernels
 from ..learn.clock import Deadline
 from ..learn.em import maximise_by_em
+from ..learn.inducing import maximise_through_inputs
 from ..learn.maximise import maximise, warn_if_pressed
 from ..learn.objective import Objective
 from ..learn.sites import SiteEvidence
@@ -35,6 +36,7 @@ from .stream import Stream, from_nothing
 
 MOST_ROWS = 5000  # of a table up to which the whole matrix, which is exact, goes before what a grid gives to a tolerance
 LEARNERS: dict[str, Any] = {"evidence": maximise, "em": maximise_by_em}
+OWN: dict[str, Any] = {"inducing": maximise_through_inputs}  # of engines that have a way of their own to climb the evidence
 
 
 def _as_kernel(kernel: Any) -> Any:
@@ -87,7 +89,7 @@ class GP(Parametrised):
         inputs = as_inputs(X, clocks=())
         check_inputs(self, inputs)
         data = None if y is None else read_observations(self.likelihood, y, noise, "infer", inputs, extra, weights)
-        return self._planned(inputs, structure, approximate, data)[2]
+        return self._planned(inputs, structure, approximate, data)[-1]
 
     @double_precision
     def condition(
@@ -117,7 +119,7 @@ class GP(Parametrised):
         check_inputs(self, inputs)
         data = read_observations(self.likelihood, y, noise, missing, inputs, extra, weights)
         rule = rule_for(self, inference, data)
-        gp, inputs, chosen = self._planned(inputs, structure, approximate, data, rule)
+        gp, inputs, data, chosen = self._planned(inputs, structure, approximate, data, rule)
         memory.check_offers(chosen.offers, inputs)
         chosen.announce("conditioning")
         return Fitted.of(gp, inputs, data, condition(gp, inputs, data, chosen, rule))
@@ -160,14 +162,16 @@ class GP(Parametrised):
         check_inputs(self, inputs)
         data = read_observations(self.likelihood, y, noise, missing, inputs, extra, weights)
         rule = rule_for(self, inference, data)
-        gp, inputs, chosen = self._planned(inputs, structure, approximate, data, rule)
+        gp, inputs, data, chosen = self._planned(inputs, structure, approximate, data, rule)
         memory.check_offers(chosen.offers, inputs)
         if rule is not None and method == "em":
             raise ValueError(
                 "method='em' needs Gaussian observations: leave it out, and the evidence is climbed by its gradient"
             )
         if restarts is None:
-            restarts = restarts_for(gp, inputs, data) if method == "evidence" and rule is None else 0
+            restarts = restarts_for(gp, inputs, data) if method == "evidence" else 0
+            if rule is not None and chosen.engine.learner == "inducing" and len(inputs) <= FEW_ROWS:
+                restarts = 2
         options: dict[str, Any] = {
             "restarts": whole(restarts, "restarts"),
             "seed": generator(seed),
@@ -181,7 +185,8 @@ class GP(Parametrised):
             sites = SiteEvidence(gp, inputs, data, chosen.engine, rule)
             gradient, options["objective"] = sites.begin(free_vector(gp)), Objective(gp, sites)
         with compiled_ahead(gp, inputs, data, chosen.engine, rule, after=gradient):
-            learned, learning = LEARNERS[method](gp, inputs, data, chosen.chosen, **options)
+            learn = OWN.get(chosen.engine.learner, LEARNERS[method]) if method == "evidence" else LEARNERS[method]
+            learned, learning = learn(gp, inputs, data, chosen.chosen, **options)
             found = None if sites is None else sites.sites(free_vector(learned))
         warn_if_pressed(learning, stacklevel=4)
         chosen = chosen.tuned(learned, inputs, data)
@@ -278,22 +283,27 @@ class GP(Parametrised):
 
     def _planned(
         self, inputs: Inputs, structure: str, approximate: Any, data: Data | None, rule: Any = None
-    ) -> tuple[GP, Inputs, Plan]:
-        """The model that is computed with, which an approximation may give parameters of its own, where, and what runs.
+    ) -> tuple[GP, Inputs, Any, Plan]:
+        """The model that is computed with, which an approximation may give parameters of its own, on what, and what runs.
 
         Rows that are the cells of a grid are one where that helps and costs no exactness.
         """
-        approximation, name = asked_for(approximate, structure), None if rule is None else rule.name
+        name = None if rule is None else rule.name
+        structure, approximation = asked_for(approximate, structure)
         if approximation is not None:
-            gp = approximation.applied(self, inputs, data)
-            return gp, inputs, plan(gp, inputs, structure, approximation, data, name)
+            approximation.check(self, structure)
+            gp = self
+            if not approximation.needless(inputs):
+                inputs, data = approximation.rows(inputs, data)
+                gp = approximation.applied(self, inputs, data)
+            return gp, inputs, data, plan(gp, inputs, structure, approximation, data, name)
         grid = self._grid(inputs)
         if grid is not None:
             on_grid = plan(self, grid, structure, None, data, name)
             wanted = structure != "auto" or on_grid.chosen.quality == "exact" or len(grid) > MOST_ROWS
             if wanted and on_grid.engine.structure != "dense":
-                return self, grid, on_grid
-        return self, inputs, plan(self, inputs, structure, None, data, name)
+                return self, grid, data, on_grid
+        return self, inputs, data, plan(self, inputs, structure, None, data, name)
 
     def _grid(self, inputs: Inputs) -> Grid | None:
         """The grid that a table of many rows is, if the kernel factors over its columns."""

@@ -9,14 +9,22 @@ import numpy as np
 from ..learn.maximise import Learning
 from ..parameters.tree import Leaf, leaves
 
+MANY = 40  # numbers of an array up to which a summary shows it
+
 
 def parameter_table(gp: Any, learning: Learning | None) -> list[str]:
     """The parameters line by line: path, value, and what is special about them."""
     rows = [("parameter", "value", "")]
     for leaf in leaves(gp):
-        rows.append((leaf.path, np.array2string(np.asarray(leaf.value), precision=4, threshold=12), _remark(leaf, learning)))
+        rows.append((leaf.path, _shown(np.asarray(leaf.value)), _remark(leaf, learning)))
     width = max(len(name) for name, _, _ in rows)
     return [f"{name:<{width}}  {value:>12}  {note}".rstrip() for name, value, note in rows]
+
+
+def _shown(value: np.ndarray) -> str:
+    if value.ndim == 2 and value.size > MANY:
+        return f"{value.shape[0]} rows of {value.shape[1]}"
+    return np.array2string(value, precision=4, threshold=12)
 
 
 def _remark(leaf: Leaf, learning: Learning | None) -> str:

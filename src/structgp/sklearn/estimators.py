@@ -9,6 +9,7 @@ from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from ..engines.approximation import of_structure
 from ..inputs.layouts import as_inputs
 from ..inputs.observations import read_observations
 from ..inputs.reading import read_numbers
@@ -25,7 +26,7 @@ from ..likelihoods.robust import LaplaceNoise, MixtureNoise, StudentT
 from ..means import ConstantMean, LinearMean, ZeroMean
 from ..models.choose import SUMS, affordable_rows, sum_of_functions, sweeps_of
 from ..models.one_against_rest import OneAgainstRest
-from ..parameters.priors import Alike
+from ..parameters.priors import Alike, LogNormal
 from ..parameters.tree import Annotated, fixed, learned
 from ..process.gp import GP
 from .rows import RowReader
@@ -57,7 +58,8 @@ class _GPEstimator(RowReader):
         if self.learn:
             options |= {"restarts": self.restarts, "seed": self._seed(), "max_evaluations": self.max_evaluations}
         action = gp.fit if self.learn else gp.condition
-        fitted = action(X, y, structure=self.structure, **options)
+        structure, approximate = of_structure(self.structure)
+        fitted = action(X, y, structure=structure, approximate=approximate, **options)
         self._keep(fitted, fitted.plan)
 
     def _keep(self, fitted: Any, plan: Any) -> None:
@@ -67,6 +69,8 @@ class _GPEstimator(RowReader):
 
     def _terms_alone(self, X: np.ndarray, plain: bool, sweeps: int) -> bool:
         """Whether functions of one column or projection take the place of one function of all columns."""
+        if of_structure(self.structure)[1] is not None:
+            return False
         if self.structure in SUMS and not plain:
             raise ValueError(
                 f"structure={self.structure!r} learns its own kernel from two columns or more: leave kernel, noise, mean, "
@@ -94,6 +98,8 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         about 3000 rows of two columns or more, and all else left to its defaults, "auto" fits functions of one column each
         ("additive") and functions of learned projections ("projection-pursuit", which takes about five minutes at most) in
         place of one function of all columns ("dense"), and takes the first unless the others have clearly more evidence.
+        "inducing" (or "inducing:200", or a value such as `Inducing`) takes one function of all columns through inducing inputs,
+        500 of them unless a number is given, which is approximate.
     learn : bool, default True
         Whether `fit` learns the parameters or leaves them as they are (scikit-learn's ``optimizer=None``).
     normalize_y : bool or "auto", default "auto"
@@ -137,7 +143,7 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         *,
         noise: Any = None,
         mean: Any = "constant",
-        structure: str = "auto",
+        structure: Any = "auto",
         learn: bool = True,
         normalize_y: Any = "auto",
         restarts: int | None = None,
@@ -336,7 +342,7 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         link: str = "probit",
         multi_class: str = "one-against-rest",
         inference: str | None = None,
-        structure: str = "auto",
+        structure: Any = "auto",
         learn: bool = True,
         restarts: int | None = None,
         max_evaluations: int = 200,
@@ -370,14 +376,16 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
             self._fit_each(self._standardised(X), codes)
             return self
         likelihood = Categorical(classes=len(self.classes_)) if several else Bernoulli(link=self.link)
-        self._fit(GP(self._kernel(), likelihood), self._standardised(X), codes.astype(float), inference=self.inference)
+        mean: Any = None if several else self._level()
+        self._fit(GP(self._kernel(), likelihood, mean), self._standardised(X), codes.astype(float), inference=self.inference)
         return self
 
     def _fit_each(self, X: np.ndarray, codes: np.ndarray) -> None:
         """A model for each class against the rest."""
         parts = []
         for c, kernel in enumerate(kernels_of(self._kernel(), len(self.classes_))):
-            self._fit(GP(kernel, Bernoulli(link=self.link)), X, (codes == c).astype(float), inference=self.inference)
+            gp = GP(kernel, Bernoulli(link=self.link), self._level())
+            self._fit(gp, X, (codes == c).astype(float), inference=self.inference)
             parts.append(self.fitted_)
         self._keep(OneAgainstRest(tuple(parts)), self.plan_)
         self.kernel_ = tuple(part.kernel for part in parts)
@@ -393,6 +401,10 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         probabilities = self.predict_proba(X)
         return self.classes_[np.argmax(probabilities, axis=1)]
 
+    def _level(self) -> Any:
+        """The mean of labels: few inducing inputs say too little of a level that is part of the kernel."""
+        return None if of_structure(self.structure)[1] is None else ConstantMean()
+
     def _standardised(self, X: np.ndarray) -> np.ndarray:
         center, scale = self._units
         return (X - center) / scale
@@ -401,6 +413,9 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         if self.kernel is not None:
             return self.kernel
         D = self.n_features_in_
+        if self._level() is not None:
+            alike = learned(np.full(D, np.sqrt(D)), prior=Alike()) if D > 1 else 1.0
+            return SquaredExponential(alike, learned(4.0, prior=LogNormal(np.log(4.0), 2.0)))
         if D == 1:
             return Matern52(variance=4.0) + Constant()
         return SquaredExponential(learned(np.full(D, np.sqrt(D)), prior=Alike()), 4.0) + Constant()
@@ -437,7 +452,7 @@ class GPCountRegressor(RegressorMixin, _GPEstimator):
         family: str = "poisson",
         mean: Any = "constant",
         inference: str | None = None,
-        structure: str = "auto",
+        structure: Any = "auto",
         learn: bool = True,
         restarts: int | None = None,
         max_evaluations: int = 200,

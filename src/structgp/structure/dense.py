@@ -19,6 +19,7 @@ from .._types import double_precision
 from ..inputs.layouts import Inputs
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
+from ..kernels.induced import Induced
 from ..kernels.nonstationary import Linear, Polynomial
 from ..kernels.stationary import Radial
 from ..kernels.views import On, Project
@@ -88,6 +89,11 @@ def _(kernel: Product, X: Points, Z: Others) -> Covariance:
 @covariance.register
 def _(kernel: Scaled, X: Points, Z: Others) -> Covariance:
     return kernel.scale * covariance(kernel.kernel, X, Z)
+
+
+@covariance.register
+def _(kernel: Induced, X: Points, Z: Others) -> Covariance:
+    return covariance(kernel.kernel, X, Z)
 
 
 @covariance.register

@@ -22,6 +22,7 @@ from jaxtyping import Array, Float
 
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
+from ..kernels.induced import Induced
 from ..kernels.nonstationary import ArcSine, Constant, IntegratedWiener, Linear, Polynomial, Spline
 from ..kernels.oscillating import Cosine, DampedOscillator, Periodic, SpectralMixture
 from ..kernels.stationary import HalfIntegerMatern, ProductMatern, RationalQuadratic, Sinc, SquaredExponential
@@ -91,8 +92,9 @@ def _(kernel: ChangePoint) -> Smooth:
 @smoothness.register(Scaled)
 @smoothness.register(On)
 @smoothness.register(Project)
+@smoothness.register(Induced)
 @smoothness.register(Warp)  # the warp itself is taken for smooth
-def _(kernel: Scaled | On | Project | Warp) -> Smooth:
+def _(kernel: Scaled | On | Project | Induced | Warp) -> Smooth:
     return smoothness(kernel.kernel)
 
 

@@ -41,6 +41,9 @@ TaskOption = Annotated[str, typer.Option("--task", help="auto, regression, class
 TimeOption = Annotated[str | None, typer.Option("--time", help="Take this column as the only input.")]
 KernelOption = Annotated[str | None, typer.Option("--kernel", help='A kernel, as in "Matern52 + Periodic(period=1)*Matern32".')]
 StructureOption = Annotated[str, typer.Option("--structure", help="auto, dense, markov, additive, projection-pursuit …")]
+ApproximateOption = Annotated[
+    str | None, typer.Option("--approximate", help="One function of all columns through so many places: inducing:500.")
+]
 DataArgument = Annotated[Path, typer.Argument(help="A table: CSV, TSV, xlsx, ods or Parquet, gzipped or not; or a picture.")]
 DatesOption = Annotated[
     str, typer.Option("--dates", help="Whether 01/02/2020 is day-first or month-first; auto decides and says.")
@@ -101,6 +104,7 @@ def fit(
     time: TimeOption = None,
     kernel: KernelOption = None,
     structure: StructureOption = "auto",
+    approximate: ApproximateOption = None,
     out: OutFolder = Path("structgp-out"),
     budget: Budget = "2m",
     horizon: HorizonOption = None,
@@ -119,7 +123,7 @@ def fit(
     from .automatic import fit_table  # takes seconds, which a wrong name need not wait for
 
     left = max(seconds - (perf_counter() - began), 0.0)
-    options = _options(task, time, kernel, structure, left, seed)
+    options = _options(task, time, kernel, _structure(structure, approximate), left, seed)
     with _watching(as_json, seconds) as say:
         model = fit_table(table, target, say=say, horizon=horizon, **options)
         return _finish(model, table, out)
@@ -286,6 +290,17 @@ def seconds_of(text: str) -> float:
     if not 0 <= seconds < math.inf:
         raise ValueError(f"{text!r} is not a duration: write for instance 60s, 5m or 1h")
     return seconds
+
+
+def _structure(structure: str, approximate: str | None) -> str:
+    """What is asked for: a structure, or an approximation in place of one."""
+    if approximate is not None and structure != "auto":
+        raise ValueError(f"--structure {structure} is exact, so nothing is approximate there: leave out one of the two")
+    if approximate is not None:
+        from ..engines.plan import as_approximation
+
+        as_approximation(approximate)  # which says what is known
+    return approximate or structure
 
 
 def _options(task: str, time: str | None, kernel: str | None, structure: str, budget: float, seed: int) -> dict[str, Any]:

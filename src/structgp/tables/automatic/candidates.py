@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
+from ...engines.approximation import of_structure
 from ...inputs.layouts import Grid, Inputs, as_inputs
 from ...kernels.algebra import Kernel, Product
 from ...kernels.nonstationary import Constant, Spline, Wiener
@@ -128,6 +129,8 @@ def table_kernels(problem: Problem) -> dict[str, Kernel]:
 def _gps(problem: Problem, structure: str, affordable: float) -> Callable[[str, Kernel, str], Candidate]:
     """How a kernel becomes a candidate for this problem, with a dense matrix where so many seconds are enough for it."""
     classes = len(problem.classes)
+    exact, approximate = of_structure(structure)
+    how: dict[str, Any] = {"structure": exact, "approximate": approximate}
     likelihoods: dict[str, Callable[[], Likelihood]] = {
         "regression": Gaussian,
         "classification": Bernoulli,
@@ -136,20 +139,21 @@ def _gps(problem: Problem, structure: str, affordable: float) -> Callable[[str, 
     }
 
     def make(name: str, kernel: Kernel, kind: str) -> Candidate:
-        mean = ZeroMean() if _is_free(kernel) or kind == "classification" else ConstantMean()
+        level = kind != "classification" or approximate is not None
+        mean = ConstantMean() if level and not _is_free(kernel) else ZeroMean()
         return given(name, GP(kernel, likelihoods[kind](), mean), kind)
 
     def given(name: str, gp: GP, kind: str) -> Candidate:
         sweeps = sweeps_of(kind, classes)
         limit = affordable_rows(problem.X.shape[1], sweeps, affordable)
         inputs = as_shape(problem.X, problem.shape)
-        plan, rows = gp.plan(inputs, structure), None
+        plan, rows = gp.plan(inputs, **how), None
         if plan.engine.structure == "dense" and len(inputs) > limit:
-            plan, rows = gp.plan(problem.X[:limit], structure), limit
+            plan, rows = gp.plan(problem.X[:limit], **how), limit
         restarts = None if len(inputs) <= 200 else 0
-        options: dict[str, Any] = {"structure": structure, "seed": problem.seed, "restarts": restarts}
+        options: dict[str, Any] = {**how, "seed": problem.seed, "restarts": restarts}
         fit = lambda X, y, tell, seconds: gp.fit(X, y, progress=tell, seconds=seconds, **options)
-        refit = lambda fitted, X, y: fitted.gp.condition(X, y, structure=structure, missing="infer")
+        refit = lambda fitted, X, y: fitted.gp.condition(X, y, missing="infer", **how)
         seconds = learning_seconds(plan.offers[0].cost, sweeps)
         robust = lambda gp, scale: given(
             f"{name}, noise with outliers", GP(gp.kernel, StudentT(scale=scale), gp.mean), "outliers"

@@ -1,0 +1,195 @@
+"""Inducing inputs: the evidence and its gradient beside others, and accuracy on real data.
+
+Time, as for all problems: ``python -m benchmarks inducing-evidence``. Accuracy on the first stored split of each set, one row
+each, in CPU seconds of this process (learning, compilation included), which other processes on the machine do not change much:
+
+    python -m benchmarks.problems.inducing                       # regression sets with the numbers of inputs below
+    python -m benchmarks.problems.inducing kin40k --inputs 500 --method vfe --kernel se
+    python -m benchmarks.problems.inducing raetsch_ringnorm usps --inputs 2 --splits 3
+
+Inputs and targets are standardised by the training rows; NMSE is the squared error over the variance of the test targets, MNLP
+the mean negative log density of standardised targets. For labels: error rate and mean negative log probability.
+"""
+
+import argparse
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.data import Part, arrays, load
+from benchmarks.registry import Result, Run, problem
+
+D, M = 8, 500
+NOISE, LENGTH = 0.1, 1.5
+SETS = {"kin40k": 500, "elevators": 500, "pumadyn32nm": 500, "pumadyn8nm": 100, "pumadyn8fm": 200, "uci_protein": 1000}
+
+
+class Rows(NamedTuple):
+    """Rows, targets and inducing inputs."""
+
+    X: np.ndarray
+    y: np.ndarray
+    Z: np.ndarray
+
+
+def make(N: int) -> Rows:
+    """A smooth function of two of eight columns, with noise."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (N, D))
+    return Rows(X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.3 * rng.normal(size=N), X[rng.permutation(N)[:M]] + 0.01)
+
+
+EVIDENCE = problem(
+    name="inducing-evidence",
+    about=f"{M} inducing inputs, D = {D} ARD squared exponential: evidence and its gradient in all inputs and parameters",
+    make=make,
+    sizes=(10_000, 50_000),
+    quick=(2_000,),
+    references=("structgp vfe", "GPyTorch SGPR"),
+)
+
+
+def objective_of(data: Rows, method: str):
+    """The evidence and its gradient as a function of all free parameters, and where to look."""
+    import structgp as sg
+    from structgp.engines.inducing import InducingEngine
+    from structgp.inputs.layouts import as_inputs
+    from structgp.inputs.observations import Data
+    from structgp.learn.evidence import evidence_objective
+    from structgp.parameters.tree import free_vector
+
+    N = len(data.y)
+    gp = sg.GP(sg.Induced(sg.SquaredExponential(np.full(D, LENGTH)), data.Z), sg.Gaussian(NOISE))
+    observed = Data(data.y[:, None], np.zeros(N), np.ones(N, dtype=bool), True)
+    return evidence_objective(gp, as_inputs(data.X), observed, InducingEngine(method)), free_vector(gp)
+
+
+def structgp_run(data: Rows, method: str) -> Run:
+    objective, theta = objective_of(data, method)
+
+    def call() -> Result:
+        clock = time.process_time()
+        value, _ = objective(theta)
+        return {"evidence": value, "CPU s": time.process_time() - clock}
+
+    return Run(call)
+
+
+@EVIDENCE.method("structgp vfe", requires=("structgp",))
+def structgp_vfe(data: Rows) -> Run:
+    return structgp_run(data, "vfe")
+
+
+@EVIDENCE.method("structgp power", requires=("structgp",))
+def structgp_power(data: Rows) -> Run:
+    return structgp_run(data, "power")
+
+
+@EVIDENCE.method("structgp fitc", requires=("structgp",))
+def structgp_fitc(data: Rows) -> Run:
+    return structgp_run(data, "fitc")
+
+
+@EVIDENCE.method("four products", requires=("structgp",))
+def four_products(data: Rows) -> Run:
+    """4 NM² operations at the rate of a product of matrices: the least that value and gradient take."""
+    A, B = np.random.default_rng(0).normal(size=(2, M, M)), np.ones((M, 2 * len(data.y)))
+    return Run(lambda: {"first": float((A[0] @ B)[0, 0])})
+
+
+@EVIDENCE.method("GPyTorch SGPR", requires=("gpytorch",))
+def gpytorch_sgpr(data: Rows) -> Run:
+    import gpytorch
+    import torch
+
+    tensor = lambda values: torch.as_tensor(values, dtype=torch.float64)
+    X, y = tensor(data.X), tensor(data.y)
+
+    class Model(gpytorch.models.ExactGP):
+        def __init__(self, likelihood: object) -> None:
+            super().__init__(X, y, likelihood)
+            self.mean = gpytorch.means.ZeroMean()
+            base = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(ard_num_dims=D))
+            self.kernel = gpytorch.kernels.InducingPointKernel(base, tensor(data.Z).clone(), likelihood)
+
+        def forward(self, x: object) -> object:
+            return gpytorch.distributions.MultivariateNormal(self.mean(x), self.kernel(x))
+
+    likelihood = gpytorch.likelihoods.GaussianLikelihood().double()
+    likelihood.noise = NOISE
+    model = Model(likelihood).double().train()
+    model.kernel.base_kernel.outputscale, model.kernel.base_kernel.base_kernel.lengthscale = 1.0, LENGTH
+    bound = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
+
+    def call() -> Result:
+        clock = time.process_time()
+        model.zero_grad(set_to_none=True)
+        value = bound(model(X), y) * len(y)
+        value.backward()
+        return {"evidence": float(value), "CPU s": time.process_time() - clock}
+
+    return Run(call)
+
+
+def regression(part: Part, inputs: int, method: str, kernel: str) -> str:
+    """NMSE, MNLP and coverage of one fit."""
+    import structgp as sg
+
+    center, scale, level, unit = part.X_train.mean(0), part.X_train.std(0), part.y_train.mean(), part.y_train.std()
+    scale = np.where(scale > 1e-9 * np.abs(center), scale, 1.0)  # of a column that is constant
+    X, Xs = ((rows - center) / scale for rows in (part.X_train, part.X_test))
+    y, ys = (part.y_train - level) / unit, (part.y_test - level) / unit
+    kernels = {"se": sg.SquaredExponential, "m52": sg.Matern52, "m32": sg.Matern32}
+    clock = time.process_time()
+    fitted = sg.GP(kernels[kernel](np.ones(X.shape[1])), sg.Gaussian(0.1)).fit(X, y, approximate=sg.Inducing(inputs, method))
+    seconds = time.process_time() - clock
+    p = fitted.predict(Xs)
+    nmse, mnlp = np.mean((p.mean - ys) ** 2) / np.var(ys), -np.mean(p.log_prob(ys))
+    cover = np.mean(np.abs(p.mean - ys) < 1.96 * p.observed.sd)
+    return f"{nmse:.4f}  {mnlp:7.4f}  {cover:.3f}  {seconds:6.1f}  {fitted.learning.evaluations:4d}"
+
+
+def labels(part: Part, inputs: int, inference: str | None) -> str:
+    """Error rate and mean negative log probability of one fit."""
+    import structgp as sg
+
+    clock = time.process_time()
+    model = sg.GPClassifier(structure=f"inducing:{inputs}", inference=inference).fit(part.X_train, part.y_train)
+    seconds = time.process_time() - clock
+    column = int(np.flatnonzero(model.classes_ == model.classes_[-1])[0])
+    p = np.clip(model.predict_proba(part.X_test)[:, column], 1e-12, 1 - 1e-12)
+    seen = part.y_test == model.classes_[-1]
+    nlp = -np.mean(np.log(np.where(seen, p, 1 - p)))
+    return f"{np.mean((p > 0.5) != seen):.4f}  {nlp:7.4f}    -    {seconds:6.1f}  {model.fitted_.learning.evaluations:4d}"
+
+
+def usps() -> Part:
+    """4 against the rest, in the stored division."""
+    data = arrays("usps")
+    return Part(data["X_train"], (data["y_train"] == 4) * 1.0, data["X_test"], (data["y_test"] == 4) * 1.0)
+
+
+def main() -> None:
+    """Print a row for each set."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", nargs="*", default=list(SETS))
+    parser.add_argument("--inputs", type=int)
+    parser.add_argument("--method", default="auto")
+    parser.add_argument("--kernel", default="se", choices=["se", "m52", "m32"])
+    parser.add_argument("--inference", default=None)
+    parser.add_argument("--splits", type=int, default=1)
+    args = parser.parse_args()
+    print("set                    M   NMSE/err  MNLP   cover  CPU s  evaluations")
+    for name in args.sets:
+        inputs = args.inputs or SETS.get(name, M)
+        for part in (
+            [usps()] if name == "usps" else [part for part, _ in zip(load(name).parts(), range(args.splits), strict=False)]
+        ):
+            few = len(np.unique(part.y_train)) == 2
+            row = labels(part, inputs, args.inference) if few else regression(part, inputs, args.method, args.kernel)
+            print(f"{name:<20} {inputs:5d}  {row}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""Inducing inputs as an approximation that can be asked for: how many or which, by what method, placed how."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import double_precision, whole
+from ..inputs.layouts import Inputs, as_inputs
+from ..inputs.observations import Data
+from ..kernels.algebra import Kernel
+from ..linalg.features.placing import MOST_ROWS, centres, distinct, pivots
+from ..parameters.tree import leaves
+from ..posterior import Model
+from ..structure.dense import covariance, variances
+from ..structure.low_rank import in_units, placed
+from .approximation import NAMED, Approximation
+from .base import Engine, not_concave
+from .cholesky import Cholesky, SignedCholesky
+from .inducing import METHODS, InducingEngine
+
+PLACES = ("k-means", "conditional-variance", "random")
+PAIRED = {"ep": "fitc", "power-ep": "fitc", "laplace": "fitc", "variational": "vfe"}  # the method that suits each inference
+
+
+def _inputs(given: Any) -> Any:
+    return whole(given, "the number of inducing inputs", 1) if np.ndim(given) == 0 else np.asarray(given, dtype=float)
+
+
+class Inducing(Approximation):
+    """Values of f at a few inducing inputs stand for all of it: O(NM²) for M of them, by ``approximate=Inducing(500)``.
+
+    `inputs` is their number, or an array (M, D) of them. `method` is "power" (what they leave out of the variance is in part
+    noise and in part charged for; `power` is that part), "vfe" (a lower bound of the evidence), "fitc", "dtc", "nystrom",
+    "sor", or "subset" (the exact process of so many rows, drawn at random); "auto" takes "power" for Gaussian observations,
+    "fitc" for EP and Laplace and "vfe" for the variational bound.
+
+    `place` says where they are put: "k-means" (in units of the lengthscales, the best in many columns), "conditional-variance"
+    or "random". `learn` moves them with the other parameters, by default where what they leave out is worth it; an array is
+    taken as it is.
+    """
+
+    inputs: Any = eqx.field(converter=_inputs)
+    method: str = eqx.field(static=True, default="auto")
+    power: float = eqx.field(static=True, default=0.5)
+    place: str = eqx.field(static=True, default="k-means")
+    learn: bool | None = eqx.field(static=True, default=None)
+    structure: ClassVar[str] = InducingEngine.structure
+
+    def __check_init__(self) -> None:
+        for name, known in (("method", ("auto", *METHODS, "subset")), ("place", PLACES)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"Inducing: {name} must be one of {list(known)}, got {getattr(self, name)!r}")
+        if not 0 < self.power <= 1:
+            raise ValueError(f"Inducing: power must be above 0 and at most 1, got {self.power!r}")
+        if self.learn not in (None, True, False):
+            raise ValueError(f"Inducing: learn must be True, False or None to leave the choice, got {self.learn!r}")
+        if not isinstance(self.inputs, int):
+            _check_array(self.inputs)
+            if self.method == "subset":
+                raise ValueError("Inducing: method='subset' takes a number of rows: pass the rows themselves as X and y")
+
+    def rows(self, inputs: Inputs, data: Data | None = None) -> tuple[Inputs, Data | None]:
+        if self.method != "subset" or self.needless(inputs):
+            return inputs, data
+        N, count = len(inputs), self.inputs if isinstance(self.inputs, int) else 0
+        seen = np.arange(N) if data is None else np.flatnonzero(data.seen)
+        some = np.sort(np.random.default_rng(0).permutation(seen)[:count])
+        pick = lambda values: np.asarray(values)[some] if np.ndim(values) and len(values) == N else values
+        return as_inputs(np.asarray(inputs.points)[some]), None if data is None else jax.tree.map(pick, data)
+
+    def accuracy(self, inputs: Inputs) -> str | None:
+        return f"approximate (exact for a subset of {self.inputs} rows)" if self.method == "subset" else None
+
+    def engine(self, model: Model, inference: str | None = None) -> Engine:
+        method = self.method
+        if method == "subset":
+            return SignedCholesky() if not_concave(model) else Cholesky()
+        if method == "auto":
+            method = "power" if inference is None else PAIRED[inference]
+        elif inference is not None and method == "power":
+            raise ValueError(
+                "Inducing: method='power' is for Gaussian observations: use 'fitc', or 'vfe' with inference='variational'"
+            )
+        elif inference in ("ep", "power-ep") and method == "vfe":
+            raise ValueError(
+                f"Inducing: inference={inference!r} does not settle on method='vfe': use 'fitc', or inference='variational'"
+            )
+        return InducingEngine(method, float(self.power), self.place if isinstance(self.inputs, int) else "", self.learn)
+
+    def needless(self, inputs: Inputs) -> str:
+        if not isinstance(self.inputs, int) or self.inputs < len(inputs) + (self.method == "subset"):
+            return ""
+        return f"{self.inputs} inducing inputs are no fewer than {len(inputs)} rows, so nothing is approximated"
+
+    def applied(self, model: Any, inputs: Inputs, data: Data | None = None) -> Any:
+        X = np.asarray(inputs.points)
+        if self.method == "subset":
+            return model
+        if isinstance(self.inputs, int) and any(leaf.path.endswith(".inputs") for leaf in leaves(model)):
+            return model  # it has been given some before
+        if isinstance(self.inputs, int):
+            kernel = place_among(model.kernel, X, self.inputs, self.place)
+        else:
+            kernel = placed(model.kernel, X, lambda kernel, seen: self._as_seen(seen.shape[1]))
+        model = model.replace(kernel=kernel)
+        own = [leaf for leaf in leaves(model) if leaf.path.endswith(".inputs")]
+        many = not model.likelihood.is_gaussian and sum(leaf.value.size for leaf in own) > len(X)  # they would overfit
+        learn = isinstance(self.inputs, int) and not many if self.learn is None else self.learn
+        return model if learn else model.freeze(*(leaf.path for leaf in own))
+
+    def _as_seen(self, columns: int) -> Any:
+        if self.inputs.shape[1] != columns:
+            raise ValueError(
+                f"Inducing: the inducing inputs have {self.inputs.shape[1]} columns, but the kernel sees {columns}: "
+                "give rows like those of X"
+            )
+        return self.inputs
+
+    def __repr__(self) -> str:
+        which = str(self.inputs) if isinstance(self.inputs, int) else f"array of {len(self.inputs)}"
+        return f"Inducing({which})" if self.method == "auto" else f"Inducing({which}, {self.method!r})"
+
+
+USUAL = 500  # inducing inputs, where no number is given
+NAMED["inducing"] = lambda number: Inducing(USUAL if number is None else number)
+
+
+def _check_array(inputs: np.ndarray) -> None:
+    if inputs.ndim != 2 or not inputs.size or not np.isfinite(inputs).all():
+        raise ValueError(
+            f"Inducing: inputs must be a number, or an array (M, D) of finite numbers, got an array of shape {inputs.shape}"
+        )
+    if len(distinct(inputs)) < len(inputs):
+        _, first, counts = np.unique(inputs, axis=0, return_index=True, return_counts=True)
+        row = int(np.min(first[counts > 1]))
+        raise ValueError(f"Inducing: row {row} of the inducing inputs comes again in a later one: give each of them once")
+
+
+@double_precision
+def place_among(kernel: Kernel, X: np.ndarray, count: int, how: str, seed: int = 0) -> Kernel:
+    """The kernel with at most so many inducing inputs among rows, all different, in its present units."""
+    return placed(kernel, X, partial(_some, count=count, how=how, rng=np.random.default_rng(seed)))
+
+
+def _some(kernel: Kernel, X: np.ndarray, *, count: int, how: str, rng: np.random.Generator) -> np.ndarray:
+    X = np.asarray(X)[rng.permutation(len(X))[:MOST_ROWS]]
+    if how == "random":
+        return distinct(X)[:count]
+    if how == "conditional-variance":
+        X = distinct(X)
+        column = jax.jit(lambda kernel, X, x: covariance(kernel, X, x[None])[:, 0])
+        return X[pivots(lambda i: column(kernel, X, X[i]), np.asarray(variances(kernel, jnp.asarray(X))), count)]
+    spread = X.std(axis=0)
+    units = in_units(kernel, X)
+    return centres(X, np.asarray(X / np.where(spread > 0, spread, 1.0) if units is None else units), count, rng)

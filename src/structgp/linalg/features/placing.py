@@ -1,0 +1,71 @@
+"""A few places among many: centres of clusters, or rows of which the others tell least. On the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+SWEEPS = 8
+MOST_ROWS = 50_000  # of which clusters are found, or rows are chosen
+BLOCK = 4096
+
+
+def distinct(X: Float[Any, "N D"]) -> Float[np.ndarray, "M D"]:
+    """Rows without those that repeat an earlier one, in their order."""
+    return X[np.sort(np.unique(X, axis=0, return_index=True)[1])]
+
+
+def clusters(X: Float[Any, "N D"], count: int, rng: np.random.Generator) -> Int[np.ndarray, " N"]:
+    """The cluster of each row, of at most `count`, by k-means."""
+    X = np.asarray(X, dtype=float) - np.mean(X, axis=0)
+    centres = distinct(X[rng.permutation(len(X))])[:count]
+    for _ in range(SWEEPS):
+        nearest, distance = _nearest(X, centres)
+        sizes = np.bincount(nearest, minlength=len(centres))
+        sums = np.stack([np.bincount(nearest, column, len(centres)) for column in X.T], axis=1)
+        empty = np.flatnonzero(sizes == 0)
+        centres = sums / np.maximum(sizes, 1)[:, None]
+        centres[empty] = X[np.argsort(-distance)[: len(empty)]]  # where clusters are worst
+    return _nearest(X, centres)[0]
+
+
+def _nearest(X: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    nearest, distance, squares = np.zeros(len(X), int), np.zeros(len(X)), (centres**2).sum(axis=1)
+    for at in range(0, len(X), BLOCK):
+        rows = X[at : at + BLOCK]
+        d2 = squares - 2 * rows @ centres.T
+        nearest[at : at + BLOCK] = d2.argmin(axis=1)
+        distance[at : at + BLOCK] = d2.min(axis=1) + (rows**2).sum(axis=1)
+    return nearest, distance
+
+
+def centres(X: Float[Any, "N D"], units: Float[Any, "N E"], count: int, rng: np.random.Generator) -> Float[np.ndarray, "M D"]:
+    """The middle of the rows of X in each cluster of what they are in other units."""
+    number = clusters(units, count, rng)
+    _, number, sizes = np.unique(number, return_inverse=True, return_counts=True)
+    sums = np.stack([np.bincount(number, column, len(sizes)) for column in np.asarray(X, dtype=float).T], axis=1)
+    return distinct(sums / sizes[:, None])
+
+
+def pivots(
+    column: Callable[[int], Float[Any, " N"]], variances: Float[Any, " N"], count: int, noise: float = 0.0
+) -> Int[np.ndarray, " M"]:
+    """Rows of which those before tell least, by the pivots of a Cholesky factorisation of a matrix given by its columns.
+
+    With noise, those that tell most of values seen through it: the same of the matrix with the noise on its diagonal.
+    """
+    left, factor = np.array(variances, dtype=float), np.zeros((count, len(variances)))
+    chosen: list[int] = []
+    for i in range(min(count, len(left))):
+        at = int(np.argmax(left))
+        if left[at] <= 1e-12 * np.max(variances):
+            break
+        row = np.asarray(column(at)) - factor[:i, at] @ factor[:i]
+        factor[i] = row / np.sqrt(left[at] + noise)
+        left = np.maximum(left - factor[i] ** 2, 0.0)
+        chosen.append(at)
+        left[chosen] = 0.0
+    return np.asarray(chosen, dtype=int)

@@ -1,0 +1,237 @@
+"""Inducing inputs: the laws of every method, any observations against the whole matrix, and what cannot be had."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import structgp as sg
+from structgp.engines.inducing import METHODS, InducingEngine
+from structgp.inputs.layouts import as_inputs
+from structgp.inputs.observations import read_observations
+from structgp.kernels.algebra import Kernel
+from structgp.learn.evidence import GaussianEvidence
+from structgp.learn.sites import SiteEvidence
+from structgp.parameters.tree import free_vector
+from structgp.process.conditioning import rule_for
+from zoo import mostly_full
+
+N = 48
+RNG = np.random.default_rng(7)
+X = RNG.uniform(-2, 2, (N, 2))
+F = np.sin(2 * X[:, 0]) * X[:, 1]
+Y = F + 0.1 * RNG.normal(size=N)
+Z = X[::6] + 0.05
+NEW = RNG.uniform(-2, 2, (5, 2))
+INNER = sg.SquaredExponential([1.0, 1.4], 1.3)
+NOISE = sg.Gaussian(0.05)
+
+
+class Fitc(Kernel):
+    """The covariance that FITC stands for, entry by entry."""
+
+    induced: sg.Induced
+
+    def between(self, x, z):
+        kernel, inputs = self.induced.kernel, jnp.asarray(self.induced.inputs)
+        among = sg.covariance(kernel, inputs, inputs) + 1e-12 * kernel.variance * jnp.eye(len(inputs))
+        left, right = (sg.covariance(kernel, inputs, point[None])[:, 0] for point in (x, z))
+        Q = left @ jnp.linalg.solve(among, right)
+        return Q + jnp.all(x == z) * (kernel.between(x, z) - Q)
+
+
+def given(method="auto", inputs=Z, y=Y, likelihood=NOISE, kernel=INNER, **options):
+    return sg.GP(kernel, likelihood).condition(X, y, approximate=sg.Inducing(inputs, method), **options)
+
+
+def exactly(y=Y, likelihood=NOISE, kernel=INNER, **options):
+    return sg.GP(kernel, likelihood).condition(X, y, structure="dense", **options)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_inputs_at_all_rows_are_exact(method):
+    ours, theirs = given(method, X), exactly()
+    assert np.isclose(ours.log_evidence, theirs.log_evidence, atol=1e-8)
+    assert np.allclose(ours.predict(NEW).mean, theirs.predict(NEW).mean, atol=1e-7)
+    if method != "sor":
+        assert np.allclose(ours.predict(NEW).variance, theirs.predict(NEW).variance, atol=1e-8)
+    assert np.allclose(ours.leave_one_out().mean, theirs.leave_one_out().mean, atol=1e-7)
+    assert np.allclose(ours.evidence_bounds, theirs.log_evidence, atol=1e-6)
+
+
+def test_the_evidence_lies_between_its_bounds_and_rises_with_more_inputs():
+    exact, before = exactly().log_evidence, -np.inf
+    for count in (4, 10, 25):
+        fitted = given("vfe", X[:count])
+        lower, upper = fitted.evidence_bounds
+        assert np.isclose(fitted.log_evidence, lower)
+        assert before < lower < exact < upper
+        assert f"log evidence between {lower:.6g} and {upper:.6g}" in str(fitted.plan.chosen)
+        before = lower
+
+
+def test_fitc_is_the_process_with_its_covariance():
+    ours, theirs = given("fitc"), exactly(kernel=Fitc(sg.Induced(INNER, Z)))
+    assert np.isclose(ours.log_evidence, theirs.log_evidence, rtol=1e-9)
+    assert np.allclose(ours.leave_one_out().variance, theirs.leave_one_out().variance, rtol=1e-7)
+    one, other = ours.predict(NEW, covariance=True), theirs.predict(NEW)
+    assert np.allclose(one.mean, other.mean, atol=1e-7)
+    assert np.allclose(one.variance, other.variance, atol=1e-7)
+    assert np.allclose(np.diagonal(one.covariance), ours.predict(NEW).variance, atol=1e-10)
+
+
+OBSERVATIONS = {
+    "Bernoulli": (sg.Bernoulli(), (Y > 0) * 1.0),
+    "Poisson": (sg.Poisson(), np.floor(np.exp(F))),
+    "StudentT": (sg.StudentT(df=4.0, scale=0.2), Y),
+    "Ordinal": (sg.Ordinal([-0.5, 0.5]), np.digitize(Y, [-0.5, 0.5]) * 1.0),
+}
+RULES = ("ep", "laplace", "variational")
+PAIRS = [(name, rule) for name, (one, _) in OBSERVATIONS.items() for rule in RULES if rule in one.inferences]
+
+
+@pytest.mark.parametrize(
+    ("name", "inference"), mostly_full(PAIRS, ("Bernoulli", "ep"), ("Poisson", "variational"), ("StudentT", "laplace"))
+)
+def test_other_observations_by_fitc_are_those_of_its_covariance(name, inference):
+    likelihood, y = OBSERVATIONS[name]
+    options = {"y": y, "likelihood": likelihood, "inference": inference}
+    ours, theirs = given("fitc", **options), exactly(kernel=Fitc(sg.Induced(INNER, Z)), **options)
+    assert ours.inference.converged
+    assert np.isclose(ours.log_evidence, theirs.log_evidence, atol=1e-6)
+    assert np.allclose(ours.predict(NEW).mean, theirs.predict(NEW).mean, atol=1e-5)
+    assert np.allclose(ours.leave_one_out().mean, theirs.leave_one_out().mean, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["Bernoulli", "Poisson"])
+def test_the_variational_bound_is_lower_still(name):
+    likelihood, y = OBSERVATIONS[name]
+    options = {"y": y, "likelihood": likelihood, "inference": "variational"}
+    few, more, exact = given(inputs=X[:8], **options), given(inputs=X[:24], **options), exactly(**options)
+    assert few.plan.engine.method == "vfe"
+    assert few.log_evidence < more.log_evidence < exact.log_evidence
+
+
+@pytest.mark.parametrize(("name", "inference", "method"), [("Bernoulli", "ep", "fitc"), ("Poisson", "variational", "vfe")])
+def test_gradients_of_sites_are_those_of_differences(x64, name, inference, method):
+    likelihood, y = OBSERVATIONS[name]
+    gp = sg.GP(sg.Induced(INNER, Z[:3]), likelihood)
+    inputs = as_inputs(X)
+    data = read_observations(likelihood, y, None, "error", inputs, None, None)
+    evidence = SiteEvidence(gp, inputs, data, InducingEngine(method), rule_for(gp, inference, data))
+    theta, step = free_vector(gp), 1e-4
+    gradient = np.asarray(evidence(theta)[1])
+    for entry in (0, 2, 4, len(theta) - 1):
+        shift = step * np.eye(len(theta))[entry]
+        above, below = (float(evidence.sites(theta + sign * shift).log_evidence) for sign in (1, -1))
+        assert np.isclose(gradient[entry], (above - below) / (2 * step), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_blas_and_autodiff_agree(x64, method):
+    gp = sg.GP(sg.Induced(INNER, Z), NOISE, mean=sg.ConstantMean(0.2))
+    inputs = as_inputs(X)
+    data = read_observations(NOISE, Y, None, "error", inputs, None, None)
+    evidence = GaussianEvidence(gp, inputs, data, InducingEngine(method))
+    theta = free_vector(gp)
+    ours, theirs = evidence(theta), jax.device_get(evidence._by_autodiff(theta))
+    assert np.isclose(ours[0], theirs[0], rtol=1e-10)
+    assert np.allclose(ours[1], theirs[1], rtol=1e-6, atol=1e-7)
+
+
+def test_basis_functions_and_several_targets_go_through():
+    both = np.stack([Y, 2 * Y + X[:, 0]], axis=1)
+    gp = sg.GP(INNER, NOISE, mean=sg.polynomial(1))
+    ours, theirs = gp.condition(X, both, approximate=sg.Inducing(X)), gp.condition(X, both, structure="dense")
+    assert np.isclose(ours.log_evidence, theirs.log_evidence, atol=1e-7)
+    assert np.allclose(ours.predict(NEW).mean, theirs.predict(NEW).mean, atol=1e-6)
+
+
+def test_parts_and_derivatives_of_a_sum():
+    kernel = INNER + sg.Linear(0.3)
+    ours, theirs = given(inputs=X, kernel=kernel), exactly(kernel=kernel)
+    for part in (0, 1):
+        assert np.allclose(ours.predict(NEW, part=part).mean, theirs.predict(NEW, part=part).mean, atol=1e-6)
+        assert np.allclose(ours.predict(NEW, part=part).variance, theirs.predict(NEW, part=part).variance, atol=1e-6)
+    one, other = (fitted.derivative(NEW, dim=1) for fitted in (ours, theirs))
+    assert np.allclose(one.mean, other.mean, atol=1e-6)
+    assert np.allclose(one.variance, other.variance, atol=1e-6)
+
+
+def test_inside_a_view_the_inputs_are_places_of_what_it_shows():
+    kernel = sg.Project(sg.SquaredExponential(0.8), [0.6, 0.8])
+    fitted = sg.GP(kernel, NOISE).condition(X, Y, approximate=sg.Inducing(12))
+    assert fitted.kernel.kernel.inputs.shape == (12, 1)
+    assert np.isclose(fitted.log_evidence, exactly(kernel=kernel).log_evidence, atol=0.1)
+    on = sg.GP(sg.Matern52().on(1), NOISE).condition(X, Y, approximate=sg.Inducing(20))
+    assert on.kernel.kernel.inputs.shape == (20, 1)
+
+
+def test_results_are_kept_updated_and_drawn_from(tmp_path):
+    fitted = given()
+    fitted.save(tmp_path / "model")
+    again = sg.load(tmp_path / "model")
+    assert np.array_equal(again.predict(NEW).mean, fitted.predict(NEW).mean)
+    assert again.evidence_bounds == fitted.evidence_bounds
+    assert again.plan.engine == fitted.plan.engine
+    half = sg.GP(INNER, NOISE).condition(X[:20], Y[:20], approximate=sg.Inducing(Z)).update(X[20:], Y[20:])
+    assert np.isclose(half.log_evidence, fitted.log_evidence, atol=1e-9)
+    draws = fitted.sample(NEW, 4000, seed=0)
+    expected = fitted.predict(NEW, covariance=True)
+    assert np.allclose(draws.mean(axis=0), expected.mean, atol=0.05)
+    assert np.allclose(np.cov(draws.T), expected.covariance, atol=0.05)
+    assert "8 inducing inputs, power 0.5; covariance error" in fitted.summary()
+
+
+@pytest.mark.parametrize("place", ["k-means", "conditional-variance", "random"])
+def test_inputs_are_put_among_the_rows(place):
+    fitted = sg.GP(INNER, NOISE).condition(X, Y, approximate=sg.Inducing(20, place=place))
+    inputs = fitted.kernel.inputs
+    assert inputs.shape == (20, 2)
+    assert len(np.unique(inputs, axis=0)) == 20
+    assert (np.abs(inputs) <= 2).all()
+
+
+def test_constant_and_repeated_rows_are_no_obstacle():
+    flat = np.column_stack([np.repeat(np.arange(8.0), 6), np.full(N, 3.0)])
+    fitted = sg.GP(sg.Matern32([1.0, 1.0]), NOISE).condition(flat, Y, approximate=sg.Inducing(20))
+    assert fitted.kernel.inputs.shape == (8, 2)
+    exact = sg.GP(sg.Matern32([1.0, 1.0]), NOISE).condition(flat, Y, structure="dense")
+    assert np.isclose(fitted.log_evidence, exact.log_evidence, atol=1e-6)
+
+
+def test_as_many_inputs_as_rows_are_exact_and_say_so():
+    fitted = sg.GP(INNER, NOISE).condition(X, Y, approximate=sg.Inducing(N))
+    assert fitted.plan.engine.name == "Cholesky"
+    assert f"{N} inducing inputs are no fewer than {N} rows, so nothing is approximated" in str(fitted.plan)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: sg.Inducing(0), "the number of inducing inputs must be a whole number, 1 or more, got 0"),
+        (lambda: sg.Inducing(np.zeros(3)), r"inputs must be a number, or an array \(M, D\) of finite numbers"),
+        (lambda: sg.Inducing([[0.0, 1.0], [2.0, 1.0], [0.0, 1.0]]), "row 0 of the inducing inputs comes again in a later one"),
+        (lambda: sg.Inducing(9, "best"), r"method must be one of \['auto', 'power', .*\], got 'best'"),
+        (lambda: sg.Inducing(9, place="corners"), r"place must be one of \['k-means', .*\], got 'corners'"),
+        (lambda: sg.Inducing(9, power=0.0), "power must be above 0 and at most 1, got 0.0"),
+        (lambda: sg.Inducing(9, learn="yes"), "learn must be True, False or None"),
+        (lambda: given(inputs=[[0.0], [1.0]]), "the inducing inputs have 1 columns, but the kernel sees 2"),
+        (lambda: given(structure="dense"), "structure='dense' is exact, so nothing is approximate there"),
+        (
+            lambda: given("vfe", y=(Y > 0) * 1.0, likelihood=sg.Bernoulli(), inference="ep"),
+            "'ep' does not settle on method='vfe'",
+        ),
+        (lambda: given("power", y=(Y > 0) * 1.0, likelihood=sg.Bernoulli()), "method='power' is for Gaussian observations"),
+        (
+            lambda: given(y=np.arange(N) % 3, likelihood=sg.Categorical(3)),
+            r"approximate=Inducing\(array of 8\) cannot be had for several latents",
+        ),
+        (lambda: sg.GP(INNER).condition(X, Y, approximate="inducing"), "approximate must be one of"),
+        (lambda: sg.Induced(INNER, np.zeros(3)), r"inducing inputs are rows like those of X, \(M, D\), got .* \(3,\)"),
+        (lambda: sg.GP(sg.Induced(INNER, [[0.0]])).condition(X, Y), "the inducing inputs have 1 columns but the inputs have 2"),
+    ],
+)
+def test_what_cannot_be_had_is_said(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
