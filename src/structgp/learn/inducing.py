@@ -27,7 +27,7 @@ from jaxtyping import Array, Float
 from .._types import double_precision
 from ..engines.base import Offer
 from ..engines.basis import columns, sites_of
-from ..engines.cholesky import Cholesky, cost_of_matrix
+from ..engines.cholesky import Cholesky
 from ..engines.inducing import left_out
 from ..engines.inducing_inputs import place_among
 from ..inputs.layouts import as_inputs
@@ -43,7 +43,7 @@ from ..structure.dense import typical_variance
 from ..structure.low_rank import LowRank
 from .clock import NEVER, Deadline
 from .evidence import evidence_objective
-from .initialise import limits_of, units_of
+from .initialise import limits_of, suggested, units_of
 from .maximise import PATIENCE, Learning, climb, maximise
 from .objective import Objective
 
@@ -121,10 +121,18 @@ class _Stages:
         seen = np.flatnonzero(self.data.seen)
         rows = np.sort(np.random.default_rng(0).permutation(seen)[: int(np.clip(3 * self.size, *SEEN))])
         some = jax.tree.map(lambda values: np.asarray(values)[rows], self.data)
-        exact = Offer(Cholesky(), cost_of_matrix(len(rows), self.X.shape[1]))
+        given, X = self._held(), self.X[rows]
+        objective = evidence_objective(given, as_inputs(X), some, Cholesky())
         options = self.options | {"max_evaluations": min(FIRST, self.left), "restarts": 0, "deadline": self.deadline}
-        learned, learning = maximise(self._held(), as_inputs(self.X[rows]), some, exact, **options)
-        self.model, self.evaluations = self._with(learned), learning.evaluations
+        options |= {"units": units_of(given, X, some), "limits": limits_of(given, X, some)}
+        from_there = lambda begin: climb(given, objective, [free_vector(begin)], len(rows), self.began, **options)
+        with lapack_threads(len(rows)):
+            learned, learning = from_there(suggested(given, X, some))  # the best of some starts often sees noise only
+            self.evaluations = 1 + learning.evaluations
+            if objective(free_vector(given))[0] > learning.objective:
+                learned, learning = from_there(given)
+                self.evaluations += learning.evaluations
+        self.model = self._with(learned)
 
     def _place(self) -> None:
         self.model = self.model.replace(kernel=place_among(self.model.kernel, self.X, self.size, self.engine.place))

@@ -31,6 +31,7 @@ SHARES = ((1.0, 0.1), (0.25, 0.1), (1.0, 0.5))  # factors on the lengthscales, a
 
 GLIMPSE = 1200  # rows of which a dense fit tells where to begin a costly climb
 MANY = 1000  # entries of θ beyond which no matrix of their size is made
+ROUNDING = 1e-13  # of the largest number of a column: what its spread is made of when the column is constant
 BLOCK = 2  # cells along each side of the blocks that these come in
 GROUP = 20  # rows of a group, where they are not cells
 
@@ -118,7 +119,7 @@ def _with_offset(model: Model, X: np.ndarray, level: float, spread: float) -> tu
 def scales_of(X: np.ndarray) -> np.ndarray:
     """A length for each column over which a function of all of them would change."""
     sd = X.std(axis=0)
-    return np.where(sd > 0, sd, 1.0) * np.sqrt(X.shape[1])
+    return np.where(sd > ROUNDING * np.abs(X).max(axis=0), sd, 1.0) * np.sqrt(X.shape[1])
 
 
 def limits_of(model: Model, X: np.ndarray, data: Data) -> np.ndarray:
