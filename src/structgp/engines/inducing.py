@@ -6,6 +6,7 @@ methods (`linalg.features.low_rank` has the algebra):
 - "sor", "dtc", "nystrom": it is dropped; of new places all but "sor" keep it;
 - "vfe": it is charged for, which makes the evidence a lower bound (Titsias);
 - "fitc": it is noise of its own at every place (Snelson and Ghahramani's pseudo-inputs, generalised FITC for any factors);
+- "pitc": it is noise that is shared within groups of rows near each other (`engines.pitc`);
 - "power": a part is noise and the rest is charged for (Bui, Yan and Turner's power expectation propagation).
 
 K lies between Q and Q + tr(K − Q) I, which gives the interval [lower, upper] of the log evidence.
@@ -36,11 +37,12 @@ from ..structure.base import No
 from ..structure.dense import covariance, variances
 from ..structure.derivatives import along, derivative_variances
 from ..structure.low_rank import LowRank, Through, crossing, low_rank, through
+from . import pitc
 from .base import Cost, Engine, Offer, draw, form_by_shape
 from .inducing_host import InducingOnHost
 from .woodbury import Evidence, Weighed
 
-METHODS = ("power", "vfe", "fitc", "dtc", "nystrom", "sor")
+METHODS = ("power", "vfe", "fitc", "pitc", "dtc", "nystrom", "sor")
 
 
 def rule_of(method: str, power: float) -> Rule:
@@ -90,6 +92,8 @@ class InducingConditional(Conditional):
 
     def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         structure = LowRank(self.kernel, self.X, len(self.root))
+        if self.method == "pitc":
+            return pitc.inverse_parts(structure, self.root, self.weighed, self.sites)
         rows, s, f = at_rows(structure, self.root, self.weighed, self.sites, rule_of(self.method, self.power))
         return rows.e - rows.e**2 * s, rows.g - rows.e[:, None] * f
 
@@ -200,10 +204,12 @@ class InducingEngine(Engine):
     def form(self, kernel: Kernel, inputs: Inputs) -> LowRank | No:
         return low_rank(kernel, inputs)
 
-    def on_host(self, model: Model, inputs: Inputs, data: Data) -> InducingOnHost:
-        return InducingOnHost(model, inputs, data, self.rule)
+    def on_host(self, model: Model, inputs: Inputs, data: Data) -> InducingOnHost | None:
+        return None if self.method == "pitc" else InducingOnHost(model, inputs, data, self.rule)
 
     def log_det_and_gram(self, structure: LowRank, sites: Sites) -> Evidence:
+        if self.method == "pitc":
+            return pitc.log_det_and_gram(structure, sites)
         t = sites.shift if sites.natural else sites.targets
         arguments = crossing(structure.kernel), structure.rows(), structure.among(), sites.precision, t
         log_det, gram = numbers.log_det_and_gram(*arguments, self.rule, sites.natural)
@@ -219,7 +225,7 @@ class InducingEngine(Engine):
 
     def condition(self, structure: LowRank, sites: Sites) -> InducingConditional:
         L = jnp.linalg.cholesky(structure.among())
-        given, gram = weighed(structure, L, sites, self.rule)
+        given, gram = pitc.weighed(structure, L, sites) if self.method == "pitc" else weighed(structure, L, sites, self.rule)
         white, blocks = structure.white(L)
 
         def explained(block: Any) -> tuple[Array, Array]:

@@ -36,9 +36,9 @@ class Inducing(Approximation):
     """Values of f at a few inducing inputs stand for all of it: O(NM²) for M of them, by ``approximate=Inducing(500)``.
 
     `inputs` is their number, or an array (M, D) of them. `method` is "power" (what they leave out of the variance is in part
-    noise and in part charged for; `power` is that part), "vfe" (a lower bound of the evidence), "fitc", "dtc", "nystrom",
-    "sor", or "subset" (the exact process of so many rows, drawn at random); "auto" takes "power" for Gaussian observations,
-    "fitc" for EP and Laplace and "vfe" for the variational bound.
+    noise and in part charged for; `power` is that part), "vfe" (a lower bound of the evidence), "fitc", "pitc", "dtc",
+    "nystrom", "sor", or "subset" (the exact process of so many rows, drawn at random); "auto" takes "power" for Gaussian
+    observations, "fitc" for EP and Laplace and "vfe" for the variational bound.
 
     `place` says where they are put: "k-means" (in units of the lengthscales, the best in many columns), "conditional-variance"
     or "random". `learn` moves them with the other parameters, by default where what they leave out is worth it; an array is
@@ -83,9 +83,9 @@ class Inducing(Approximation):
             return SignedCholesky() if not_concave(model) else Cholesky()
         if method == "auto":
             method = "power" if inference is None else PAIRED[inference]
-        elif inference is not None and method == "power":
+        elif inference is not None and method in ("power", "pitc"):
             raise ValueError(
-                "Inducing: method='power' is for Gaussian observations: use 'fitc', or 'vfe' with inference='variational'"
+                f"Inducing: method={method!r} is for Gaussian observations: use 'fitc', or 'vfe' with inference='variational'"
             )
         elif inference in ("ep", "power-ep") and method == "vfe":
             raise ValueError(

@@ -47,7 +47,7 @@ from .initialise import limits_of, suggested, units_of
 from .maximise import PATIENCE, Learning, climb, maximise
 from .objective import Objective
 
-SEEN = 1000, 2000  # rows of which the exact model is learned: three for each inducing input, between these
+SEEN = 1000, 2000  # rows of which the exact model is learned: two for each inducing input, between these
 FIRST = 60  # evaluations of that
 HELD = 25  # evaluations with the inducing inputs held
 TOGETHER = 100  # and with all together
@@ -119,7 +119,7 @@ class _Stages:
 
     def _glimpse(self) -> None:
         seen = np.flatnonzero(self.data.seen)
-        rows = np.sort(np.random.default_rng(0).permutation(seen)[: int(np.clip(3 * self.size, *SEEN))])
+        rows = np.sort(np.random.default_rng(0).permutation(seen)[: int(np.clip(2 * self.size, *SEEN))])
         some = jax.tree.map(lambda values: np.asarray(values)[rows], self.data)
         given, X = self._held(), self.X[rows]
         objective = evidence_objective(given, as_inputs(X), some, Cholesky())
