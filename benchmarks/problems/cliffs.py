@@ -133,3 +133,47 @@ def learned_there(data: Table, X: Any) -> Run:
         return {"fit s": learned - start, "predict s": time.perf_counter() - learned, "mean": mean.tolist()}
 
     return Run(call)
+
+
+class Labels(NamedTuple):
+    """Rows with labels of two kinds, and more of them to be told."""
+
+    X: np.ndarray
+    y: np.ndarray
+    new: np.ndarray
+    told: np.ndarray
+
+
+def five_columns(N: int) -> Labels:
+    """Labels of a function of four of five columns, by a logistic."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N + 2000, 5))
+    f = 2 * np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * X[:, 3]
+    y = (f + rng.logistic(size=len(X)) > 0).astype(int)
+    return Labels(X[:N], y[:N], X[N:], y[N:])
+
+
+LABELS = problem(
+    name="labels-dense",
+    about="N labels of five columns, GPClassifier(structure='dense'): EP, learning and all; 2,000 probabilities",
+    make=five_columns,
+    sizes=(1000, 2000, 4000),
+    quick=(200,),
+    score=lambda data, results: results,
+    repeat=1,
+    calls=1,
+)
+
+
+@LABELS.method("structgp")
+def by_ep(data: Labels) -> Run:
+    import structgp as sg
+
+    def call() -> Result:
+        model = sg.GPClassifier(structure="dense").fit(data.X, data.y)
+        p = np.clip(model.predict_proba(data.new)[:, 1], 1e-12, 1 - 1e-12)
+        loss = -np.mean(np.where(data.told == 1, np.log(p), np.log1p(-p)))
+        learning = model.fitted_.learning
+        return {"evaluations": learning.evaluations, "evidence": model.log_evidence_, "log loss": float(loss)}
+
+    return Run(call)

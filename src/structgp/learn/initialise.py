@@ -30,6 +30,7 @@ from ..structure.low_rank import in_units
 SHARES = ((1.0, 0.1), (0.25, 0.1), (1.0, 0.5))  # factors on the lengthscales, and noise as a part of the variance of y
 
 GLIMPSE = 1200  # rows of which a dense fit tells where to begin a costly climb
+SOME = 800  # rows that do the same for observations that are not Gaussian
 MANY = 1000  # entries of θ beyond which no matrix of their size is made
 ROUNDING = 1e-13  # of the largest number of a column: what its spread is made of when the column is constant
 BLOCK = 2  # cells along each side of the blocks that these come in
@@ -77,6 +78,13 @@ def _groups(X: np.ndarray, seen: np.ndarray) -> np.ndarray:
     centres = np.random.default_rng(0).permutation(len(seen))[: GLIMPSE // GROUP]
     near = cKDTree(there).query(there[centres], min(GROUP, len(seen)))[1]
     return seen[np.unique(near)]
+
+
+def some_rows(inputs: Inputs, data: Data) -> tuple[Inputs, Data]:
+    """Some of the rows that were seen, all over the data."""
+    seen = np.flatnonzero(data.seen)
+    rows = np.sort(np.random.default_rng(0).choice(seen, min(SOME, len(seen)), replace=False))
+    return as_inputs(np.asarray(inputs.points)[rows]), jax.tree.map(lambda values: np.asarray(values)[rows], data)
 
 
 def suggested(model: Any, X: np.ndarray, data: Data) -> Any:

@@ -30,11 +30,13 @@ from ..parameters.supports import Orthonormal, Real
 from ..parameters.tree import Leaf, free_bounds, free_names, free_vector, learned_leaves, with_free
 from .clock import NEVER, OUT_OF_TIME, Deadline
 from .evidence import evidence_objective
-from .initialise import candidates, glimpse, limits_of, units_of
+from .initialise import candidates, glimpse, limits_of, some_rows, units_of
 from .objective import LOWEST, Objective
 
 WIDTH = np.log(1e6)  # how far from the start a parameter may go, on the scale of θ
 TOLERANCE = 1e-9  # relative change of the objective for each observation
+MANY_ROWS = 2000  # from which on a costly climb begins with a look at some of the rows
+WORTH = 1e-3  # of a log evidence: where evaluations are costly, nobody goes after less
 FLAT = 5e-4  # gradient for each observation at which a failed line search counts as the end
 PATIENCE = 6  # evaluations without gain after which a climb on random probes ends
 SPREAD = 1.0  # standard deviation of the restarts on the scale of θ
@@ -139,9 +141,10 @@ class Climb:
         report: Callable[[float], None],
         looked: Look,
         deadline: Deadline = NEVER,
+        worth: float = 0.0,
     ) -> None:
         self.objective, self.count, self.stop, self.report, self.looked = objective, count, stop, report, looked
-        self.deadline = deadline
+        self.deadline, self.tolerance = deadline, max(TOLERANCE, worth / count)
         self.evaluations = 0
         self.grain = objective.grain
         self.heights: list[float] = []
@@ -181,7 +184,13 @@ class Climb:
         from scipy.optimize import minimize
 
         try:
-            options = {"maxfun": max_evaluations, "maxiter": max_evaluations, "ftol": TOLERANCE, "gtol": 1e-6, "maxcor": 20}
+            options = {
+                "maxfun": max_evaluations,
+                "maxiter": max_evaluations,
+                "ftol": self.tolerance,
+                "gtol": 1e-6,
+                "maxcor": 20,
+            }
             result = minimize(self, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
             converged, message = bool(result.success), str(result.message)
             if not converged and "ABNORMAL" in message and self._flat(bounds):
@@ -212,11 +221,14 @@ def maximise(
     max_evaluations: int,
     progress: bool | None,
     objective: Objective | None = None,
+    objective_of: Callable[[Any, Data], Objective] | None = None,
+    worth: float = 0.0,
     deadline: Deadline = NEVER,
 ) -> tuple[Any, Learning]:
     """The model with the parameters that make the data most probable by the algorithm on offer, and how they were found.
 
-    `objective` is what is climbed when it is not the evidence of Gaussian data.
+    `objective` is what is climbed when it is not the evidence of Gaussian data; `objective_of` makes the same of some rows,
+    where these are so much cheaper that a climb on them should come first. `worth` is that of `climb`.
     """
     began = time.perf_counter()
     count = max(int(np.sum(data.seen)) * data.y.shape[1], 1)
@@ -226,13 +238,17 @@ def maximise(
         places, some = glimpse(inputs, data)
         dense = Offer(Cholesky(), cost_of_matrix(len(places), places.dimension))
         starts = [free_vector(maximise(model, places, some, dense, **options)[0])]
+    elif objective_of is not None and len(inputs) > MANY_ROWS:
+        places, some = some_rows(inputs, data)
+        part: dict[str, Any] = {"objective": objective_of(places, some), "worth": 10 * WORTH}
+        starts, worth = [free_vector(maximise(model, places, some, offer, **part, **options)[0])], WORTH
     else:
         starts = [free_vector(candidate) for candidate in candidates(model, np.asarray(inputs.points), data)]
     points = np.asarray(inputs.points)
     units, limits = units_of(model, points, data), limits_of(model, points, data)
     with lapack_threads(offer.cost.rows if offer.cost else 0), _explained(model, inputs, data):
         if objective is not None:
-            return climb(model, objective, starts, count, began, units=units, limits=limits, **options)
+            return climb(model, objective, starts, count, began, units=units, limits=limits, worth=worth, **options)
         engine, evaluations = offer.engine, 0
         places, sized = in_bucket(inputs, data) if engine.takes_unseen_rows else (inputs, data)
         ready = engine.prepared(with_free(model, starts[0]), places, sized)
@@ -261,12 +277,13 @@ def climb(
     deadline: Deadline = NEVER,
     units: np.ndarray | None = None,
     limits: np.ndarray | None = None,
+    worth: float = 0.0,
 ) -> tuple[Any, Learning]:
     """The model at the best point that L-BFGS-B reaches from the best of the starts and from others around it.
 
     When the deadline passes, every climb ends with the best that it has found. `units` is the matrix A with θ = A z, where z
     has no units and is what is climbed in; (P,) is its diagonal. `limits` (P, 2) are what θ stays between, unless a start does
-    not.
+    not. A step that gains less than `worth` of a log evidence is the last.
     """
     restarts, max_evaluations = whole(restarts, "restarts"), whole(max_evaluations, "max_evaluations", 1)
     if not len(starts[0]):
@@ -346,11 +363,19 @@ def _pressed(model: Any, run: Run, bounds: np.ndarray, count: int) -> np.ndarray
 
 
 def _climb_all(
-    objective: Any, count: int, begin: list, bounds: np.ndarray, most: int, report: Any, looked: Look, deadline: Deadline
+    objective: Any,
+    count: int,
+    begin: list,
+    bounds: np.ndarray,
+    most: int,
+    report: Any,
+    looked: Look,
+    deadline: Deadline,
+    worth: float,
 ) -> list[Run]:
     """All climbs, side by side when there are several; an interrupt ends them all and keeps what they found."""
     stop = threading.Event()
-    climbs = [Climb(objective, count, stop, report, looked, deadline) for _ in begin]
+    climbs = [Climb(objective, count, stop, report, looked, deadline, worth) for _ in begin]
     if len(begin) == 1:
         return [climbs[0].run(begin[0], bounds, most)]
     with concurrent.futures.ThreadPoolExecutor(min(len(begin), os.cpu_count() or 1)) as pool:

@@ -184,6 +184,9 @@ class GP(Parametrised):
         if rule is not None:
             sites = SiteEvidence(gp, inputs, data, chosen.engine, rule)
             gradient, options["objective"] = sites.begin(free_vector(gp)), Objective(gp, sites)
+            if chosen.engine.structure == "dense":
+                of_rows = lambda places, some: SiteEvidence(gp, places, some, chosen.engine, rule)
+                options["objective_of"] = lambda places, some: Objective(gp, of_rows(places, some))
         with compiled_ahead(gp, inputs, data, chosen.engine, rule, after=gradient):
             learn = OWN.get(chosen.engine.learner, LEARNERS[method]) if method == "evidence" else LEARNERS[method]
             learned, learning = learn(gp, inputs, data, chosen.chosen, **options)

@@ -123,7 +123,7 @@ def solve_on_host(
     """
     from scipy.linalg import lapack
 
-    factor, jitter = _factor_on_host(B, w, scale)
+    factor, jitter = factor_on_host(B, w, scale)
     if factor is None:
         return None
     S = np.sqrt(w)[:, None]
@@ -134,7 +134,7 @@ def solve_on_host(
     return HostSolution(log_det, 0.5 * (gram + gram.T), S * solved, inverse.T, jitter)
 
 
-def _factor_on_host(B: np.ndarray, w: np.ndarray, scale: float) -> tuple[np.ndarray | None, float]:
+def factor_on_host(B: np.ndarray, w: np.ndarray, scale: float) -> tuple[np.ndarray | None, float]:
     """The lower factor in LAPACK's column order; rows of the symmetric B serve as its columns."""
     from scipy.linalg import lapack
 
