@@ -177,3 +177,47 @@ def by_ep(data: Labels) -> Run:
         return {"evaluations": learning.evaluations, "evidence": model.log_evidence_, "log loss": float(loss)}
 
     return Run(call)
+
+
+def eight_columns(N: int) -> Table:
+    """Four functions of projections of eight columns, noise variance 0.09."""
+    rng = np.random.default_rng(0)
+    X, W = rng.normal(size=(N, 8)), rng.normal(size=(4, 8))
+    f = np.sum(np.sin(2 * X @ (W / np.linalg.norm(W, axis=1, keepdims=True)).T), axis=1) / 2
+    return Table(X, f + 0.3 * rng.normal(size=N), f)
+
+
+PURSUIT = problem(
+    name="pursuit-in-time",
+    about="projection pursuit of N rows and eight columns: how long a fit takes that was given 60 or 300 seconds",
+    make=eight_columns,
+    sizes=(224_000,),
+    quick=(2000,),
+    score=off_truth,
+    repeat=1,
+    calls=1,
+)
+
+
+@PURSUIT.method("structgp-60s")
+def in_a_minute(data: Table) -> Run:
+    return pursued(data, 60.0)
+
+
+@PURSUIT.method("structgp-300s")
+def in_five_minutes(data: Table) -> Run:
+    return pursued(data, 300.0)
+
+
+def pursued(data: Table, seconds: float) -> Run:
+    import time
+
+    import structgp as sg
+
+    def call() -> Result:
+        start = time.perf_counter()
+        model = sg.ProjectionPursuitGPRegressor(seconds=seconds, random_state=0).fit(data.X, data.y)
+        fitted = time.perf_counter() - start
+        return {"fit s": fitted, "projections": model.n_projections_, "mean": model.predict(data.X).tolist()}
+
+    return Run(call)

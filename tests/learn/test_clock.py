@@ -106,6 +106,35 @@ def test_projections_are_searched_for_by_the_clock():
     assert hill.looks <= 7 + 5  # each climb that begins after the deadline looks at its start
 
 
+@pytest.mark.parametrize(("rest", "looks"), [(0.0, (55, 60)), (20.0, (35, 40))])
+def test_a_search_leaves_time_for_what_comes_after_it(rest, looks):
+    """The work of so many looks at all rows is left to the end, and nothing is compiled: the search ends as much earlier."""
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((60, 2)), rng.standard_normal(60)
+    hill = Hill()
+    start = SineModel([[1.0]], [1.0], [1.0], 0.1, 0.2)
+    same = lambda model: model
+    search = Search(Family(same, same, lambda *_: hill, schwarz, start), data, (1,), None, rng, 60.0, 300, False, hill.clock)
+    search.family = search.family._replace(ending=lambda like, M: rest * search.work(data, M))
+    search.compiling = 0.0
+    search.run()
+    low, high = looks
+    assert low <= hill.looks <= high + 6  # each climb that begins after the deadline looks at its start
+
+
+def test_a_number_that_comes_too_late_is_not_compared():
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((60, 2)), rng.standard_normal(60)
+    hill = Hill()
+    same = lambda model: model
+    family = Family(same, same, lambda *_: hill, schwarz, SineModel([[1.0]], [1.0], [1.0], 0.1, 0.2))
+    search = Search(family, data, (1, 2), None, rng, 200.0, 300, False, hill.clock)
+    smaller = search.rung(1, None)
+    search.seconds = float(hill.looks) + 3.0
+    assert search.rung(2, smaller) is None
+    assert [rung.projections for rung in search.table] == [1]
+
+
 def test_a_deadline_says_what_is_left():
     assert NEVER.left() == np.inf
     assert not NEVER.passed()

@@ -73,7 +73,7 @@ class AdditiveConditional(Conditional):
         return 4 * self.projected.factor.shape[0]
 
     def draw_size(self, places: int, n: int) -> int:
-        return 4 * n * places * len(self.kernel.terms)  # type: ignore[attr-defined]
+        return 4 * n * places * self.structure.t.shape[1]
 
     def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         x, made = _lines(self.kernel, X).t, self.projected.map

@@ -94,7 +94,7 @@ class ProjectionPursuitGPRegressor(_Regressor):
     nu : {0.5, 1.5, 2.5, 3.5}, default 2.5
         How smooth the functions are.
     seconds : float, default 300
-        No larger number of projections is tried once it could take longer than this.
+        About how long fitting may take, all included: no larger number of projections is tried once it could take longer.
     max_evaluations : int, default 300
         How often the evidence of the final number of projections may be evaluated.
     random_state : int, RandomState or None, default None

@@ -1,8 +1,9 @@
 """Which projections, and how many: directions are learned from several starts, on few rows first where all are much work.
 
 Each number of projections begins with the model of the number before, with new directions, and afresh. The number is raised as
-long as the evidence, charged for the D + 1 parameters of each projection, rises, and as long as there is time; a climb that
-runs out of it ends with the best that it has found.
+long as the evidence, charged for the D + 1 parameters of each projection, rises, and as long as there is time, what comes after
+the search included: a climb that runs out of it ends with the best that it has found, and a number that did not come to be seen
+by all rows in time is not compared.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from ...learn.clock import Deadline
@@ -27,7 +29,8 @@ WORK = 1.5e8  # rows times squared features up to which all rows are used from t
 FEW_ROWS, MANY_ROWS = 4000, 10_000  # a first look at more work, or at many rows, takes few
 FIRST_LOOK, SECOND_LOOK = 30, 70  # evaluations before the starts are compared, and after
 OVERHEAD = 64  # what making a feature costs, in units of one multiplication for each other feature
-COMPILING = 3.0  # seconds, about, for a number of projections that was not met before
+COMPILING = 3.0  # seconds, about, for a number of projections that was not met before, until it was seen how many
+ENDING = 3  # times as much is compiled after the search
 
 Table = tuple[np.ndarray, np.ndarray]
 
@@ -60,6 +63,31 @@ class Family(NamedTuple):
     evidence: Callable[[Any, np.ndarray, np.ndarray], Any]
     charge: Callable[[int, int], float]
     start: SineModel  # slope, noise and smoothness of a fresh start; its variances are shared among the functions
+    ending: Callable[[Any, int], float] | None = None  # the work that a model like this with M projections leaves to the end
+
+
+class Timed:
+    """An evidence that knows how long it took to compile, and how long each further look takes."""
+
+    def __init__(self, evidence: Callable[[Any], Any], clock: Callable[[], float]) -> None:
+        self.evidence, self.clock = evidence, clock
+        self.seconds: list[float] = []
+
+    def __call__(self, theta: np.ndarray) -> Any:
+        began = self.clock()
+        found = jax.block_until_ready(self.evidence(theta))
+        self.seconds.append(self.clock() - began)
+        return found
+
+    @property
+    def each(self) -> float:
+        """Seconds for a look, the first left out where there are others."""
+        return float(np.median(self.seconds[1:] or self.seconds))
+
+    @property
+    def compiling(self) -> float:
+        """Seconds that the first look took longer than the others."""
+        return self.seconds[0] - self.each
 
 
 @dataclasses.dataclass
@@ -81,7 +109,7 @@ class Search:
         few = self.rng.permutation(len(y))[:FEW_ROWS]
         self.few = X[few], y[few]
         self.began = self.clock()
-        self.deadline = Deadline(self.began + self.seconds, self.clock)
+        self.compiling = COMPILING
         self.final = max(self.evaluations - FIRST_LOOK - SECOND_LOOK, 1)
         self.charge = self.family.charge(*X.shape)
         self.pace = 0.0  # seconds for each unit of work, as the last climb went
@@ -92,17 +120,21 @@ class Search:
         best = last = self.rung(self.rungs[0], None)
         ahead = list(self.rungs[1:])
         while ahead and not self.exhausted(best):
-            leap = len(ahead) > 1 and self.steep() and self.time_for(ahead[1])
+            leap = len(ahead) > 1 and self.steep() and self.time_for(ahead[1], last)
             M = ahead.pop(1 if leap else 0)
-            if not self.time_for(M):
+            if not self.time_for(M, last):
                 break
-            last = self.rung(M, last)
+            tried = self.rung(M, last)
+            if tried is None:
+                break
+            last = tried
             if self.charged(last) > self.charged(best):
                 best, ahead = last, ahead[leap:]
             elif leap:
                 last = best  # the number that was left out is tried after all
-        each = self.pace * self.work(self.data, self.projections(best))
-        affordable = int(np.clip(self.time_left() / each, FIRST_LOOK, max(self.final, FIRST_LOOK)))
+        M = self.projections(best)
+        each = self.pace * self.work(self.data, M)
+        affordable = int(np.clip(self.deadline(best, M).left() / each, FIRST_LOOK, max(self.final, FIRST_LOOK)))
         model, learning = self.climb(best, self.data, min(affordable, self.final))
         return model, dataclasses.replace(learning, seconds=self.clock() - self.began), tuple(self.table)
 
@@ -125,15 +157,22 @@ class Search:
         gain = (now.log_evidence - before.log_evidence) / (now.projections - before.projections)
         return now.projections > before.projections and gain > LEAP * self.charge
 
-    def time_left(self) -> float:
-        return self.deadline.left()
+    def deadline(self, like: Any, M: int) -> Deadline:
+        """When the search has to end so that there is time left for the rest."""
+        return Deadline(self.began + self.seconds - self.rest(like, M), self.clock)
 
-    def time_for(self, M: int) -> bool:
+    def rest(self, like: Any, M: int) -> float:
+        """Seconds that a model with M projections asks for after the search."""
+        if self.family.ending is None:
+            return 0.0
+        return self.pace * self.family.ending(like, M) + ENDING * self.compiling
+
+    def time_for(self, M: int, smaller: Any) -> bool:
         """Whether the next number of projections, and a short last climb with it, fit into the time that is left."""
         first, second = (self.work(rows, M) for rows in self.rows_for(M))
         looks = FIRST_LOOK * self.starts(M, True) * first + SECOND_LOOK * second
         expected = self.pace * (looks + 2 * FIRST_LOOK * self.work(self.data, M))
-        return expected + COMPILING < self.time_left()
+        return expected + 2 * self.compiling < self.deadline(smaller, M).left()
 
     def work(self, rows: Table, M: int) -> float:
         """The work of one evaluation: the products of features, and the features."""
@@ -155,26 +194,36 @@ class Search:
         return (self.few if N > MANY_ROWS else second), second
 
     def rung(self, M: int, smaller: Any) -> Any:
-        """A model with M projections after a first and a second look, and a third at all rows where the second saw few."""
+        """A model with M projections after a first and a second look, and a third at all rows where the second saw few.
+
+        None where there is no time left for all of these, and a smaller model to fall back on.
+        """
         began = self.clock()
         first, second = self.rows_for(M)
         grown = [] if smaller is None else [self.grown(self.family.functions(smaller), M)]
         fresh = [self.fresh(M) for _ in range(self.starts(M, bool(grown)) - len(grown))]
-        climbed = [self.climb(self.family.around(start), first, FIRST_LOOK) for start in grown + fresh]
-        model = max(climbed, key=lambda ended: ended[1].objective)[0]
-        model, learning = self.climb(model, second, SECOND_LOOK)
-        if len(second[1]) < len(self.data[1]):
-            model, learning = self.climb(model, self.data, FIRST_LOOK)
+        climbed: list[tuple[Any, Learning]] = []
+        late = lambda: bool(climbed) and self.deadline(climbed[-1][0], M).passed()
+        for start in grown + fresh:
+            if not late():
+                climbed.append(self.climb(self.family.around(start), first, FIRST_LOOK))
+        model, learning = max(climbed, key=lambda ended: ended[1].objective)
+        for rows, evaluations in ((second, SECOND_LOOK), (self.data, FIRST_LOOK)):
+            if late() and smaller is not None:
+                return None
+            if rows is second or len(second[1]) < len(self.data[1]):
+                model, learning = self.climb(model, rows, evaluations)
         charged = learning.objective - self.charge * M
         self.table.append(Rung(M, self.sines_for(M), learning.objective, charged, self.clock() - began))
         return model
 
     def climb(self, model: Any, rows: Table, evaluations: int) -> tuple[Any, Learning]:
         options: dict[str, Any] = {"restarts": 0, "seed": 0, "max_evaluations": evaluations, "progress": self.progress}
-        objective = Objective(model, self.family.evidence(model, *rows))
-        options["deadline"] = self.deadline
-        ended = climb(model, objective, [free_vector(model)], len(rows[1]), time.perf_counter(), **options)
-        self.pace = ended[1].seconds / ended[1].evaluations / self.work(rows, self.projections(model))
+        M, evidence = self.projections(model), Timed(self.family.evidence(model, *rows), self.clock)
+        options["deadline"] = self.deadline(model, M)
+        ended = climb(model, Objective(model, evidence), [free_vector(model)], len(rows[1]), time.perf_counter(), **options)
+        self.pace = evidence.each / self.work(rows, M)
+        self.compiling = max(evidence.compiling, 0.5 * self.compiling)
         return ended
 
     def fresh(self, M: int) -> SineModel:
