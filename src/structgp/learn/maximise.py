@@ -311,7 +311,7 @@ def climb(
     ]
     expected = min(evaluations_of(len(best.theta), restarts) - len(looks), len(begin) * max_evaluations)
     with Progress(progress, expected, deadline) as report, lapack_threads(count, len(begin)):
-        runs = _climb_all(free, count, begin, bounds, max_evaluations, report, best, deadline)
+        runs = _climb_all(free, count, begin, bounds, max_evaluations, report, best, deadline, worth)
     winner = max(runs, key=lambda run: run.value)
     names = np.asarray(free_names(model))
     at_bound = np.any(np.abs(winner.theta[:, None] - bounds) < 1e-6, axis=1)
