@@ -30,6 +30,7 @@ from ..structure.dense import variances
 from ..structure.neighbours import Nearest, by_difference, measured
 from .approximation import NAMED, Approximation
 from .base import Cost, Engine, Offer, gaussian, noise_variance
+from .machine import Work
 
 USUAL = 30  # neighbours of a row
 TOLD = 60  # seen rows that a new place is given
@@ -39,6 +40,7 @@ AGAIN = 1.5  # change of the shape of the lengthscales after which neighbours ar
 SAMPLE = 128  # rows at which m and 2m neighbours are compared
 SIDE_BY_SIDE = 20_000  # rows from which on several cores share them
 MOST_PARTS = 16
+BEGIN, SEARCH = 2500.0, 7000.0  # flops and functions that a factor, for each of its rows, and a search are worth
 COLUMNS = 4  # beyond, near rows are hardly nearer than others
 
 
@@ -169,7 +171,7 @@ class NeighbourEngine(Engine):
             return no
         seen = len(inputs) if data is None else int(np.sum(data.seen))
         m = min(self.m, max(seen - 1, 1))
-        cost = Cost(flops=seen * (m**3 + 60 * m**2), bytes=8.0 * seen * (3 * m + 4 * inputs.dimension), rows=m)
+        cost = self._cost(seen, m, inputs.dimension)
         note = "" if inputs.dimension <= COLUMNS else f"{inputs.dimension} columns: near rows tell little beyond {COLUMNS}"
         if self.m >= seen - 1:
             return Offer(self, cost, note=f"all earlier rows are neighbours{'; ' * bool(note)}{note}", glimpse=True)
@@ -195,7 +197,7 @@ class NeighbourEngine(Engine):
     def in_parts(self, inputs: Inputs) -> list[Inputs]:
         if not isinstance(inputs, Neighbourhood) or len(inputs) < SIDE_BY_SIDE or jax.default_backend() != "cpu":
             return [inputs]
-        return inputs.parts(min(1 << (os.cpu_count() or 1).bit_length() - 1, MOST_PARTS))
+        return inputs.parts(_cores())
 
     def log_det_and_gram(self, structure: Nearest, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         return conditionals.log_det_and_gram(by_difference, *_arguments(structure, sites))
@@ -218,6 +220,22 @@ class NeighbourEngine(Engine):
         left = [np.asarray(_left_open(model.kernel, X[rows], X[at], noise[rows], noise[at], at >= 0)) for at in (few, near)]
         return float(0.5 * np.mean(np.log(left[0] / left[1])))
 
+    def _cost(self, rows: int, m: int, D: int) -> Cost:
+        """One small factor for each row; LAPACK takes some time to begin with each, and a search has its price as well."""
+        told = min(self.told, max(rows, 1))
+        factor = lambda m: Work(functions=m**2, small=1.2 * m**3 + BEGIN * m)
+        evaluate = (factor(m) + Work(functions=0.5 * m**2)) * rows
+        shared = evaluate * (1 / _cores()) if rows >= SIDE_BY_SIDE else evaluate
+        return Cost(
+            flops=rows * (m**3 + 60 * m**2),
+            bytes=8.0 * rows * (4 * m + 6 * D),
+            rows=m,
+            evaluate=shared,
+            condition=evaluate + Work(functions=SEARCH * rows),
+            predict=factor(told) + Work(functions=2 * SEARCH),
+            programs=15.0,
+        )
+
     def _refusal(self, model: Model, inputs: Inputs, data: Data | None) -> No | None:
         if inputs.dimension == 1:
             return No("one column is a line, where exact algorithms are quicker: leave approximate out")
@@ -228,6 +246,11 @@ class NeighbourEngine(Engine):
         if isinstance(measure, No):
             return measure
         return None if np.any(np.asarray(measure.metric)) else No("nothing in the kernel falls off with distance")
+
+
+def _cores() -> int:
+    """How many cores share the rows of an evaluation: a power of two."""
+    return min(1 << (os.cpu_count() or 1).bit_length() - 1, MOST_PARTS)
 
 
 def _metric(kernel: Kernel, D: int) -> np.ndarray:
