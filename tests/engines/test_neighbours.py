@@ -231,6 +231,15 @@ def test_refusals(name):
         call()
 
 
+def test_names_with_a_number():
+    assert ONE.plan(X, approximate="neighbours:7").engine == sg.Neighbours(7).engine(ONE)
+    assert ONE.plan(X, structure="neighbours").engine == sg.Neighbours().engine(ONE)
+    with pytest.raises(ValueError, match="Neighbours: m must be a whole number, 1 or more, got 0"):
+        ONE.plan(X, approximate="neighbours:0")
+    with pytest.raises(ValueError, match="got 'neighbours:x'"):
+        ONE.plan(X, approximate="neighbours:x")
+
+
 def test_the_plan_says_what_neighbours_are_worth():
     assert "exact" in str(ONE.plan(X, approximate=sg.Neighbours(30)).chosen)
     assert "all earlier rows are neighbours" in str(ONE.plan(X, approximate=sg.Neighbours(30)).chosen)

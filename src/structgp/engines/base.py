@@ -27,6 +27,7 @@ ShiftOf = Callable[[Marginals], Array]
 NOT_NEEDED = No("there is a shorter way for these data")  # of algorithms that ask less of the data than these have
 
 
+GLIMPSE = 1200  # rows of which a dense fit tells where to begin a costly climb
 PLACES = 1000  # whose prediction an offer speaks of
 EVALUATING, CONDITIONING, PREDICTING = 150, 1500, 250  # calls that each is worth, however small the data: Python and dispatch
 WARM, COLD = 6, 10  # looks at the marginals in a search for sites: from those of the last evaluation, and from nothing

@@ -29,7 +29,8 @@ from ..structure.base import No
 from ..structure.dense import variances
 from ..structure.neighbours import Nearest, by_difference, measured
 from .approximation import NAMED, Approximation
-from .base import Cost, Engine, Offer, gaussian, noise_variance
+from .base import GLIMPSE, Cost, Engine, Offer, gaussian, noise_variance
+from .cholesky import cost_of_matrix
 from .machine import Work
 
 USUAL = 30  # neighbours of a row
@@ -230,7 +231,7 @@ class NeighbourEngine(Engine):
             flops=rows * (m**3 + 60 * m**2),
             bytes=8.0 * rows * (4 * m + 6 * D),
             rows=m,
-            evaluate=shared,
+            evaluate=shared + cost_of_matrix(min(rows, GLIMPSE), D).evaluate,  # a dense glimpse tells where to begin
             condition=evaluate + Work(functions=SEARCH * rows),
             predict=factor(told) + Work(functions=2 * SEARCH),
             programs=15.0,

@@ -42,7 +42,7 @@ TimeOption = Annotated[str | None, typer.Option("--time", help="Take this column
 KernelOption = Annotated[str | None, typer.Option("--kernel", help='A kernel, as in "Matern52 + Periodic(period=1)*Matern32".')]
 StructureOption = Annotated[str, typer.Option("--structure", help="auto, dense, markov, additive, projection-pursuit …")]
 ApproximateOption = Annotated[
-    str | None, typer.Option("--approximate", help="One function of all columns through so many places: inducing:500.")
+    str | None, typer.Option("--approximate", help="One function of all columns, through so many: inducing:500, neighbours:30.")
 ]
 DataArgument = Annotated[Path, typer.Argument(help="A table: CSV, TSV, xlsx, ods or Parquet, gzipped or not; or a picture.")]
 DatesOption = Annotated[
