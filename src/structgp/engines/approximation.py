@@ -79,7 +79,7 @@ def as_approximation(given: Any) -> Approximation | None:
     if name not in NAMED or (colon and not number.isdecimal()):
         raise ValueError(
             f"approximate must be one of {list(NAMES)}, or None to be exact, or what a value such as Inducing(500) says, "
-            f"in short 'inducing:500'; got {given!r}"
+            f"in short 'inducing:500' or 'neighbours:30'; got {given!r}"
         )
     return NAMED[name](int(number) if colon else None)
 

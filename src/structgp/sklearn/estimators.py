@@ -100,6 +100,8 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         place of one function of all columns ("dense"), and takes the first unless the others have clearly more evidence.
         "inducing" (or "inducing:200", or a value such as `Inducing`) takes one function of all columns through inducing inputs,
         500 of them unless a number is given, which is approximate.
+        "neighbours" (or "neighbours:20", or a value such as `Neighbours`) takes each row given its nearest earlier ones, 30 of
+        them unless a number is given, which is approximate as well, and for two to four columns.
     learn : bool, default True
         Whether `fit` learns the parameters or leaves them as they are (scikit-learn's ``optimizer=None``).
     normalize_y : bool or "auto", default "auto"
