@@ -142,3 +142,11 @@ def test_a_deadline_says_what_is_left():
     assert late.left() == -1.0
     assert late.passed()
     assert dataclasses.replace(late, at=5.0).left() == 1.0
+
+
+def test_a_deadline_is_shared_and_passed_on():
+    deadline = Deadline(10.0, lambda: 4.0)
+    assert deadline.share(3).left() == pytest.approx(2.0)
+    assert Deadline(3.0, lambda: 4.0).share(2).left() == 0.0
+    assert NEVER.share(2).left() == np.inf
+    assert Deadline.after(deadline) is deadline

@@ -114,6 +114,10 @@ def test_projections_of_labels_know_that_their_directions_were_learned():
     np.testing.assert_allclose(found.variance, np.sum(K.T * np.linalg.solve(precision, K.T), axis=0), rtol=1e-8)
     known = np.sum(K[:, :F].T * np.linalg.solve(precision[:F, :F], K[:, :F].T), axis=0)
     assert np.all(found.variance > known)
+    again = fitted.given(Z, y)
+    np.testing.assert_allclose(again.predict(new).mean, found.mean, rtol=1e-6)
+    assert again.log_evidence == pytest.approx(fitted.log_evidence)
+    assert fitted.given(Z[:30], y[:30]).log_evidence > fitted.log_evidence
 
 
 def test_normal_scores():

@@ -122,3 +122,14 @@ def test_the_search_goes_on_while_there_may_be_too_few():
 def test_what_a_projection_costs():
     assert schwarz(1000, 3) == pytest.approx(2 * np.log(1000))
     assert twice_akaike(1000, 3) == 8
+
+
+def test_what_was_learned_can_be_given_other_rows():
+    same = fitted().given(X[:600], Y[:600])
+    assert same.log_evidence == pytest.approx(fitted().log_evidence, rel=1e-8)
+    np.testing.assert_allclose(same.predict(X[:5]).mean, fitted().predict(X[:5]).mean, rtol=1e-9)
+    more = fitted().given(X, Y)
+    np.testing.assert_array_equal(more.directions, fitted().directions)
+    errors = [np.mean((one.predict(X[600:]).mean - Y[600:]) ** 2) for one in (fitted(), more)]
+    assert errors[1] < errors[0]
+    assert more.learning == fitted().learning

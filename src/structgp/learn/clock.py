@@ -18,8 +18,10 @@ class Deadline:
     clock: Callable[[], float] = time.perf_counter
 
     @classmethod
-    def after(cls, seconds: float | None, clock: Callable[[], float] = time.perf_counter) -> Deadline:
-        """So many seconds from now; never, for None."""
+    def after(cls, seconds: float | Deadline | None, clock: Callable[[], float] = time.perf_counter) -> Deadline:
+        """So many seconds from now; never, for None; and a deadline as it is."""
+        if isinstance(seconds, Deadline):
+            return seconds
         if seconds is not None and not seconds >= 0:
             raise ValueError(f"seconds must be 0 or more, or None for as long as it takes, got {seconds}")
         return cls() if seconds is None else cls(clock() + seconds, clock)
@@ -27,6 +29,10 @@ class Deadline:
     def left(self) -> float:
         """Seconds until then, below 0 when it has passed."""
         return self.at - self.clock()
+
+    def share(self, count: int) -> Deadline:
+        """The end of the first of so many equal parts of what is left."""
+        return Deadline(self.clock() + max(self.left(), 0.0) / count, self.clock)
 
     def passed(self) -> bool:
         """Whether there is no time left."""

@@ -25,7 +25,7 @@ from ..engines.base import Cost, Offer, units
 from ..engines.cholesky import Cholesky, cost_of_matrix
 from ..engines.plan import Plan
 from ..inputs.layouts import as_inputs
-from ..learn.clock import Deadline
+from ..learn.clock import NEVER, Deadline
 from ..likelihoods.base import Likelihood
 from ..likelihoods.labels import Bernoulli
 from ..parameters.tree import free_vector
@@ -38,6 +38,7 @@ SUMS = {"additive": "a sum of functions of one column each", "projection-pursuit
 AFFORDABLE = 420.0  # seconds that learning with a dense matrix may be expected to take: about 3000 rows of numbers, 1700 labels
 FLOPS = 4e9  # a second on a small machine
 COMPILING = 4.0  # seconds before a new kind of model runs at all
+COMPILING_SPLINES, COMPILING_SINES = 14.0, 16.0  # and for sums of functions, which need several programs
 EVALUATIONS = 60  # of the evidence that a climb typically takes
 SWEEPS = 5  # matrices that one evaluation factorises where observations are not Gaussian
 NEWTON = 8  # passes over the rows that one evaluation for labels takes, about
@@ -68,14 +69,15 @@ class Candidate(NamedTuple):
     """A model to try: `fit` learns from rows, `refit` gives what was learned other rows."""
 
     name: str
-    fit: Callable[[Any, np.ndarray, Tell, float | None], Any]  # within so many seconds
+    fit: Callable[[Any, np.ndarray, Tell, Deadline], Any]
     refit: Callable[[Any, Any, np.ndarray], Any]
-    seconds: float = 0.0  # about how long learning takes
+    seconds: float = 0.0  # about how long learning takes, compiling included
     rows: int | None = None  # the most rows that it can take
     plan: Plan | None = None  # what would run, for a plain process
     robust: Callable[[Any, float], Candidate] | None = None  # from what was learned, the same for noise with outliers
     price: float = 0.0  # what the evidence leaves out: the prior density of a free level and slope
     numbers: Callable[[Any], int] = lambda fitted: len(free_vector(fitted.gp))  # that were learned
+    compiling: float = COMPILING  # seconds of those that go by before it runs
 
 
 class Tried(NamedTuple):
@@ -142,7 +144,7 @@ def sums(
     """Sums of functions for a table of this shape, by the structure that asks for them, the simpler first."""
     N, D = shape
     functions = functions_of(classes)
-    least = functions * max(COMPILING, N * D * 5e-5)
+    least = COMPILING_SINES + functions * N * D * 5e-5
     if task == "regression":
         return {"additive": _additive(limits), "projection-pursuit": _projections(D, seed, limits, least)}
     limits = limits._replace(seconds=limits.seconds / functions)
@@ -154,27 +156,29 @@ def sums(
 
 
 def _additive(limits: Limits) -> Candidate:
-    def fit(X: Any, y: np.ndarray, tell: Tell, seconds: float | None) -> Any:
-        return AdditiveGP().fit(X, y, max_evaluations=limits.evaluations, progress=tell, seconds=seconds)
+    def fit(X: Any, y: np.ndarray, tell: Tell, deadline: Deadline) -> Any:
+        return AdditiveGP().fit(X, y, max_evaluations=limits.evaluations, progress=tell, seconds=deadline)
 
     def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
         return AdditiveGP(fitted.kernel, fitted.likelihood).condition(X, y)
 
-    return Candidate(SUMS["additive"], fit, refit)
+    return Candidate(SUMS["additive"], fit, refit, COMPILING_SPLINES, compiling=COMPILING_SPLINES)
 
 
 def _projections(columns: int, seed: int, limits: Limits, least: float) -> Candidate:
     options: dict[str, Any] = {"seed": seed, "max_evaluations": limits.evaluations}
 
-    def fit(X: Any, y: np.ndarray, tell: Tell, left: float | None) -> Any:
-        model = ProjectionPursuitGP(seconds=_least(limits.seconds, left), **limits.most)
+    def fit(X: Any, y: np.ndarray, tell: Tell, deadline: Deadline) -> Any:
+        model = ProjectionPursuitGP(seconds=_least(limits.seconds, deadline), **limits.most)
         return model.fit(X, y, progress=tell, **options)
 
-    def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
-        return ProjectionPursuitGP(fitted.model.projections, seconds=0.5 * limits.seconds).fit(X, y, **options)
-
     numbers = lambda fitted: fitted.model.projections * (columns + 1)
-    return Candidate(SUMS["projection-pursuit"], fit, refit, least, numbers=numbers)
+    return Candidate(SUMS["projection-pursuit"], fit, _given, least, numbers=numbers, compiling=COMPILING_SINES)
+
+
+def _given(fitted: Any, X: Any, y: np.ndarray) -> Any:
+    """What was learned, given other rows."""
+    return fitted.given(X, y)
 
 
 def _additive_labels(
@@ -184,14 +188,14 @@ def _additive_labels(
     N, D = shape
     rows = N if limits.learning_rows is None else min(N, limits.learning_rows)
 
-    def fit(X: Any, y: np.ndarray, tell: Tell, left: float | None) -> Any:
+    def fit(X: Any, y: np.ndarray, tell: Tell, deadline: Deadline) -> Any:
         points = np.asarray(as_inputs(X).points)
         model = AdditiveLabels(likelihood=likelihood)
         if len(y) <= rows:
-            return model.fit(points, y, progress=tell, seconds=left)
+            return model.fit(points, y, progress=tell, seconds=deadline)
         few = np.random.default_rng(seed).permutation(len(y))[:rows]
         few = few if task == "counts" else _with_both(few, y)
-        return refit(model.fit(points[few], y[few], progress=tell, seconds=left), points, y)
+        return refit(model.fit(points[few], y[few], progress=tell, seconds=deadline), points, y)
 
     def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
         conditioned = AdditiveLabels(fitted.model.kernel, fitted.likelihood).condition(X, y)
@@ -204,16 +208,12 @@ def _additive_labels(
 def _projected_labels(columns: int, likelihood: Likelihood, seed: int, limits: Limits, least: float) -> Candidate:
     options: dict[str, Any] = {"seed": seed, "max_evaluations": limits.evaluations}
 
-    def fit(X: Any, y: np.ndarray, tell: Tell, left: float | None) -> Any:
-        model = ProjectionPursuitLabels(likelihood, seconds=_least(limits.seconds, left), **limits.most)
+    def fit(X: Any, y: np.ndarray, tell: Tell, deadline: Deadline) -> Any:
+        model = ProjectionPursuitLabels(likelihood, seconds=_least(limits.seconds, deadline), **limits.most)
         return model.fit(X, y, progress=tell, **options)
 
-    def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
-        size = fitted.model.functions.projections
-        return ProjectionPursuitLabels(likelihood, size, seconds=0.5 * limits.seconds).fit(X, y, **options)
-
     numbers = lambda fitted: fitted.model.functions.projections * (columns + 1)
-    return Candidate(SUMS["projection-pursuit"], fit, refit, least, numbers=numbers)
+    return Candidate(SUMS["projection-pursuit"], fit, _given, least, numbers=numbers, compiling=COMPILING_SINES)
 
 
 def by_class(one: Candidate, classes: int) -> Candidate:
@@ -224,12 +224,9 @@ def by_class(one: Candidate, classes: int) -> Candidate:
     if classes < 3:
         return one
 
-    def fit(X: Any, y: np.ndarray, tell: Tell, left: float | None) -> Any:
-        deadline = Deadline.after(left)
-
+    def fit(X: Any, y: np.ndarray, tell: Tell, deadline: Deadline) -> Any:
         def against_rest(c: int) -> Any:
-            share = None if left is None else max(deadline.left(), 0.0) / (classes - c)
-            return one.fit(X, (y == c).astype(float), tell, share)
+            return one.fit(X, (y == c).astype(float), tell, deadline.share(classes - c))
 
         return OneAgainstRest(tuple(against_rest(c) for c in range(classes)))
 
@@ -240,8 +237,8 @@ def by_class(one: Candidate, classes: int) -> Candidate:
     return one._replace(fit=fit, refit=refit)
 
 
-def _least(seconds: float, left: float | None) -> float:
-    return seconds if left is None else min(seconds, left)
+def _least(seconds: float, deadline: Deadline) -> float:
+    return max(min(seconds, deadline.left()), 0.0)
 
 
 def _with_both(rows: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -256,9 +253,9 @@ def sum_of_functions(
     task = "classification" if classes else "regression"
     candidates = sums(task, X.shape, Bernoulli(link), classes, seed, SEARCH)
     if structure != "auto":
-        fitted = candidates[structure].fit(X, y.astype(float), None, None)
+        fitted = candidates[structure].fit(X, y.astype(float), None, NEVER)
         return fitted, Plan((_offer(fitted, structure, X, candidates[structure], classes),))
-    tried = [(name, one, one.fit(X, y.astype(float), None, None)) for name, one in candidates.items()]
+    tried = [(name, one, one.fit(X, y.astype(float), None, NEVER)) for name, one in candidates.items()]
     evidence = [charged_evidence(one, fitted, len(X), task) for _, one, fitted in tried]
     chosen = best([Tried(value) for value in evidence])
     offers = [_offer(fitted, name, X, one, classes) for name, one, fitted in tried]

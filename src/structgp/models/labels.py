@@ -221,6 +221,14 @@ class FittedLabels(Result):
         mean, variance = (np.concatenate([np.zeros(0), *(np.asarray(part[i]) for part in found)])[: len(Z)] for i in range(2))
         return Prediction(mean, variance, self.likelihood)
 
+    @double_precision
+    def given(self, X: Any, y: Any) -> FittedLabels:
+        """The same functions and parameters, with the columns on the same scale, given other data; nothing is learned."""
+        inputs = as_inputs(X)
+        Z, labels = self.scores(np.asarray(inputs.points)), _read(self.likelihood, y, inputs)
+        with lapack_threads(1):
+            return _fitted(self.model, self.scores, Z, labels, self.learning, self.table)
+
     @property
     @double_precision
     def block_bound(self) -> float:
@@ -269,7 +277,13 @@ class AdditiveLabels:
 
     @double_precision
     def fit(
-        self, X: Any, y: Any, *, max_evaluations: int = 100, progress: bool | None = None, seconds: float | None = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        max_evaluations: int = 100,
+        progress: bool | None = None,
+        seconds: float | Deadline | None = None,
     ) -> FittedLabels:
         """Learn lengthscales, variances and the likelihood's parameters by Laplace's evidence, then condition.
 

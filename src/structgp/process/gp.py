@@ -138,7 +138,7 @@ class GP(Parametrised):
         seed: Seed = 0,
         max_evaluations: int = 500,
         progress: bool | None = None,
-        seconds: float | None = None,
+        seconds: float | Deadline | None = None,
         method: str = "evidence",
         inference: str | None = None,
         extra: Any = None,

@@ -13,12 +13,12 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .. import __version__
+from ..learn.clock import Deadline
 
 if TYPE_CHECKING:
     import polars as pl
@@ -116,17 +116,17 @@ def fit(
     """Learn a model of a column from the others; writes model.structgp, predictions.csv, report.html and forecast.csv."""
     from .reading import read_table
 
-    began, seconds = perf_counter(), seconds_of(budget)
+    seconds = seconds_of(budget)
+    deadline = Deadline.after(seconds)
     _check_folder(out)
     table = read_table(data, dates=dates, zone=zone)
     target = _target(table.frame, target, time)
     from .automatic import fit_table  # takes seconds, which a wrong name need not wait for
 
-    left = max(seconds - (perf_counter() - began), 0.0)
-    options = _options(task, time, kernel, _structure(structure, approximate), left, seed)
+    options = _options(task, time, kernel, _structure(structure, approximate), max(deadline.left(), 0.0), seed)
     with _watching(as_json, seconds) as say:
         model = fit_table(table, target, say=say, horizon=horizon, **options)
-        return _finish(model, table, out)
+        return _finish(model, table, out, deadline)
 
 
 @app.command()
@@ -271,12 +271,13 @@ def demo(
     from .reading import as_table
 
     seconds = seconds_of(budget)
+    deadline = Deadline.after(seconds)
     _check_folder(out)
     data = load_dataset(name)
     frame = pl.DataFrame({**dict(zip(data.names, data.X.T, strict=True)), data.target: data.y})
     with _watching(as_json, seconds) as say:
         model = fit_table(frame, data.target, say=say, budget=seconds, seed=seed)
-        answer = _finish(model, as_table(frame), out)
+        answer = _finish(model, as_table(frame), out, deadline)
     return {**answer, "about": data.about, "text": f"{data.about}\n\n{answer['text']}"}
 
 
@@ -345,7 +346,7 @@ def _watching(as_json: bool, budget: float) -> Iterator[Callable[[str, int, floa
         yield say
 
 
-def _finish(model: TableModel, data: Table, out: Path) -> dict[str, Any]:
+def _finish(model: TableModel, data: Table, out: Path, deadline: Deadline) -> dict[str, Any]:
     """Write the results of a fit, and say where they are."""
     import numpy as np
     import polars as pl
@@ -361,7 +362,7 @@ def _finish(model: TableModel, data: Table, out: Path) -> dict[str, Any]:
     files = {name: out / file for name, file in names.items()}
     model.save(files["model"])
     _write_csv(table, files["predictions"])
-    write_report(model, files["report"])
+    write_report(model, files["report"], deadline)
     if model.shape == "series":
         files["forecast"] = out / "forecast.csv"
         _write_csv(pl.DataFrame(model.forecast()), files["forecast"])

@@ -21,9 +21,10 @@ from ...engines.woodbury import evidence
 from ...inference.base import Inference
 from ...inputs.layouts import Inputs, as_inputs
 from ...inputs.observations import Data, read_observations
+from ...inputs.rows import filled, size_for
 from ...kernels.algebra import Kernel, Sum
 from ...kernels.stationary import HalfIntegerMatern, Matern52
-from ...learn.clock import Deadline
+from ...learn.clock import NEVER, Deadline
 from ...learn.evidence import evidence_objective
 from ...learn.maximise import Learning, climb
 from ...learn.objective import Objective
@@ -208,7 +209,7 @@ class AdditiveGP(Parametrised):
         seed: Seed = 0,
         max_evaluations: int = 300,
         progress: bool | None = None,
-        seconds: float | None = None,
+        seconds: float | Deadline | None = None,
     ) -> FittedAdditive:
         """Learn all parameters by maximising a lower bound on the evidence, refining its knots as needed, then condition.
 
@@ -236,15 +237,16 @@ def learn(
     _refuse(gp, inputs)
     intervals = _first_intervals(gp.kernel)
     gp = _started(_held(gp, inputs), inputs, data)
-    evaluations = 0
+    evaluations, deadline = 0, options.get("deadline", NEVER)
     for _ in range(ROUNDS):
-        ahead = compiled_ahead(gp, inputs, data, AdditiveEngine(intervals), rule)
+        round_began = deadline.clock()
+        ahead = compiled_ahead(gp, inputs, data, AdditiveEngine(intervals, held=True), rule)
         objective = _objective(gp, inputs, data, intervals, rule)
         with lapack_threads(1):
             gp, learning = climb(gp, objective, [free_vector(gp)], max(int(np.sum(data.seen)), 1), began, **options)
         evaluations += learning.evaluations
         needed = AdditiveEngine().tuned(gp, inputs).intervals
-        if needed <= intervals:
+        if needed <= intervals or deadline.left() < deadline.clock() - round_began:
             break
         intervals = needed
     ahead.wait()
@@ -395,9 +397,16 @@ class _Terms(NamedTuple):
 
 
 def _terms(conditional: Any, weights: Any, x: np.ndarray, T: int) -> _Terms:
-    pieces = [_terms_at(conditional, weights, x[at : at + 4096], T) for at in range(0, len(x), 4096)]
-    mean, of_basis, features, left_out = ([np.asarray(piece[i]) for piece in pieces] for i in range(4))
+    pieces = [_in_few_sizes(conditional, weights, x[at : at + 4096], T) for at in range(0, len(x), 4096)]
+    mean, of_basis, features, left_out = ([piece[i] for piece in pieces] for i in range(4))
     return _Terms(np.concatenate(mean), np.concatenate(of_basis), np.concatenate(features, -1), np.concatenate(left_out, -1))
+
+
+def _in_few_sizes(conditional: Any, weights: Any, x: np.ndarray, T: int) -> tuple[np.ndarray, ...]:
+    count = len(x)
+    found = _terms_at(conditional, weights, filled(x, size_for(count, 128)), T)
+    mean, of_basis, features, left_out = (np.asarray(part) for part in found)
+    return mean[:count], of_basis[:count], features[..., :count], left_out[..., :count]
 
 
 @functools.partial(jax.jit, static_argnames="T")

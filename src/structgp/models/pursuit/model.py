@@ -28,7 +28,7 @@ from ...likelihoods.gaussian import Gaussian
 from ...linalg.dense.cholesky import lapack_threads
 from ...linalg.features import splines
 from ...means import Basis, Powers
-from ...parameters.tree import as_numpy
+from ...parameters.tree import as_numpy, free_vector
 from ...posterior import Prediction, Result
 from ...process.gp import GP
 from ...structure.additive import lines_of
@@ -62,6 +62,10 @@ class Units:
     def inputs(self, X: np.ndarray) -> np.ndarray:
         """Rows in these units."""
         return ((X - self.center) / self.scale)[:, self.kept]
+
+    def target(self, y: np.ndarray) -> np.ndarray:
+        """Targets in these units."""
+        return (y - self.y_center) / self.y_scale
 
 
 class Spread(NamedTuple):
@@ -128,6 +132,15 @@ class FittedProjectionPursuit(Result):
         f = self.units.y_center + self.units.y_scale * self.additive.sample(self._standard(X), n, rng)
         return self.likelihood.sample(rng, f) if observed else f
 
+    @double_precision
+    def given(self, X: Any, y: Any) -> FittedProjectionPursuit:
+        """The same directions and parameters given other data; nothing is learned."""
+        began, Z = time.perf_counter(), self._standard(X)
+        places = as_inputs(Z)
+        z = self.units.target(read_observations(Gaussian(), y, None, "error", places).y[:, 0])
+        with lapack_threads(1):
+            return _made(self.model, self.units, Z, z, self.table, self.learning, began)
+
     def _standard(self, X: Any) -> np.ndarray:
         """New places in the units of the model."""
         new = as_inputs(X, allow_empty=True)
@@ -179,15 +192,10 @@ class ProjectionPursuitGP:
         if data.y.shape[1] != 1:
             raise ValueError(f"projection pursuit takes one target, got {data.y.shape[1]}: fit them one at a time")
         units = Units.of(points, data.y[:, 0])
-        Z, z = units.inputs(points), (data.y[:, 0] - units.y_center) / units.y_scale
+        Z, z = units.inputs(points), units.target(data.y[:, 0])
         with lapack_threads(1):
             model, learning, table = self._search(Z, z, generator(seed), max_evaluations, progress)
-            model = as_numpy(model)
-            gp, places = additive_gp(model), as_inputs(Z)
-            additive = conditioned(gp, places, read_observations(gp.likelihood, z, None, "error", places))
-            spread = as_numpy(_spread(model, Rows.of(Z, z)))
-        evidence = learning.objective - len(z) * float(np.log(units.y_scale))
-        return FittedProjectionPursuit(model, units, additive, spread, table, evidence, learning, time.perf_counter() - began)
+            return _made(as_numpy(model), units, Z, z, table, learning, began)
 
     def _search(
         self, Z: np.ndarray, z: np.ndarray, rng: np.random.Generator, evaluations: int, progress: bool | None
@@ -212,6 +220,17 @@ def work_at_the_end(Z: np.ndarray, like: SineModel, M: int) -> float:
     F = min(M * splines.size(intervals_for(lines, float(like.noise), N), n), MOST_FEATURES)
     turning = M * like.sines + D + 1 + M * D
     return N * (0.7 * F**2 + 6400 * M * (D + 2) + 0.6 * turning**2)
+
+
+def _made(
+    model: SineModel, units: Units, Z: np.ndarray, z: np.ndarray, table: tuple[Rung, ...], learning: Learning, began: float
+) -> FittedProjectionPursuit:
+    """A model as it was learned given data in its units."""
+    gp, places = additive_gp(model), as_inputs(Z)
+    additive = conditioned(gp, places, read_observations(gp.likelihood, z, None, "error", places))
+    spread = as_numpy(_spread(model, Rows.of(Z, z)))
+    evidence = float(SineEvidence(model, Z, z)(free_vector(model))[0]) - len(z) * float(np.log(units.y_scale))
+    return FittedProjectionPursuit(model, units, additive, spread, table, evidence, learning, time.perf_counter() - began)
 
 
 def additive_gp(model: SineModel) -> GP:

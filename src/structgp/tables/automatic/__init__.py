@@ -12,7 +12,7 @@ from ...learn.clock import Deadline
 from ...models.choose import Candidate
 from ..model import TABLES, TableModel, of_shape, on_map, usual_horizon
 from ..reading import Layout, Table, as_table
-from .candidates import COMPARING, candidates_for
+from .candidates import candidates_for
 from .compare import Say, compare, quiet
 from .problem import Problem, calendar_of, layout_of, shape_of, targets, task_of
 
@@ -77,7 +77,7 @@ def fit_table(
 
     `horizon` is how many steps of a series are forecast, by default about a tenth of those that were seen.
     """
-    deadline = Deadline.after(COMPARING * budget)
+    deadline = Deadline.after(budget)
     ready = prepare(data, target, budget=budget, **options)
     problem = ready.problem
     if horizon is not None and problem.shape != "series":

@@ -12,7 +12,6 @@ with Student-t noise is tried last.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -26,15 +25,14 @@ from ..model import TABLES, Evaluation, Trial
 from .candidates import as_shape
 from .problem import Problem
 from .scores import evaluate, log_prob
+from .timing import Timing
 
 FEW_ROWS = 20  # below this no row can be spared
-SLOWEST = 2.0  # a first candidate that took longer than this times what was expected says nothing about the others
 ALIKE = 1e-3  # of two candidates that differ by less, the first is taken
 ORIGINS = 5  # places from which a candidate forecasts, at most
 CLEARLY = 4.0  # standard errors by which forecasts must be worse to count: of five, by chance 1 in 100
 FEW_PIECES = 3  # forecasts from fewer places have no standard error to speak of
 FAR = 5.0  # standard deviations of the bulk, beyond which a row is an outlier
-LEAST = 4.0  # seconds of learning for the first candidate, however little time there is
 OUTLIERS, FEW_OUTLIERS = 0.005, 3  # part of the rows, and rows, from which on there is noise with outliers to be tried
 
 Say = Callable[[str, int, float | None], None]  # what is done, the number of the evaluation, the best log evidence so far
@@ -69,18 +67,17 @@ def compare(problem: Problem, candidates: list[Candidate], deadline: Deadline, s
     held, kind = hold_out(problem, rng)
     unlearned = held if problem.shape != "grid" else np.zeros_like(held)  # a grid with holes takes long to learn from
     tried: list[Attempt] = []
-    pace = 1.0  # seconds on this machine for one that was expected
-    for candidate in _then_robust(candidates, tried, problem):
-        left, expected = deadline.left(), pace * candidate.seconds
+    timing = Timing(deadline)
+    for candidate in _then_robust(timing.in_order(candidates), tried, problem):
+        pace = timing.pace()
+        left, expected = timing.left(pace * candidate.compiling), pace * candidate.seconds
         if tried and expected > left:
             note = f"left out: about {expected:.0f} s of learning, {max(left, 0):.0f} s were left"
             tried.append(Attempt(Trial(candidate.name, note=note), None, candidate))
             continue
         say(candidate.name, 0, None)
-        seconds = max(left, 0.0 if tried else LEAST)
-        tried.append(_try(problem, candidate, unlearned, rng, say, seconds if np.isfinite(seconds) else None))
-        if candidate.seconds > 0:
-            pace = min(max(pace, tried[-1].trial.seconds / candidate.seconds), SLOWEST)
+        tried.append(_try(problem, candidate, unlearned, rng, say, timing))
+    tried.sort(key=lambda attempt: [*candidates, attempt.candidate].index(attempt.candidate))  # the simpler first
     ran = [attempt for attempt in tried if attempt.fitted is not None]
     if not ran:
         raise ValueError(f"no candidate could be learned: {tried[0].trial.note}")
@@ -186,20 +183,23 @@ def _some(rows: np.ndarray, most: int | None, problem: Problem, rng: np.random.G
 
 
 def _try(
-    problem: Problem, candidate: Candidate, held: np.ndarray, rng: np.random.Generator, say: Say, left: float | None
+    problem: Problem, candidate: Candidate, held: np.ndarray, rng: np.random.Generator, say: Say, timing: Timing
 ) -> Attempt:
-    began = time.perf_counter()
+    deadline, watch = timing.learning(), timing.watch(candidate)
     rows = _some(np.flatnonzero(~held), candidate.rows, problem, rng)
-    tell = lambda evaluation, evidence: say(candidate.name, evaluation, evidence)
+
+    def tell(evaluation: int, evidence: float) -> None:
+        watch.tick()
+        say(candidate.name, evaluation, evidence)
+
     try:
-        fitted = candidate.fit(as_shape(problem.X[rows], problem.shape), problem.y[rows], tell, left)
+        fitted = candidate.fit(as_shape(problem.X[rows], problem.shape), problem.y[rows], tell, deadline)
         scores = _score(problem, candidate, fitted, rows, held)
     except (ValueError, FloatingPointError) as met:
-        seconds = time.perf_counter() - began
-        return Attempt(Trial(candidate.name, seconds=seconds, note=f"failed: {str(met).splitlines()[0]}"), None, candidate)
-    seconds = time.perf_counter() - began
+        note = f"failed: {str(met).splitlines()[0]}"
+        return Attempt(Trial(candidate.name, seconds=watch.end(), note=note), None, candidate)
     mean = None if scores is None else float(np.mean(scores))
-    return Attempt(Trial(candidate.name, float(fitted.log_evidence), mean, seconds), fitted, candidate, scores)
+    return Attempt(Trial(candidate.name, float(fitted.log_evidence), mean, watch.end()), fitted, candidate, scores)
 
 
 def _score(problem: Problem, candidate: Candidate, fitted: Any, rows: np.ndarray, held: np.ndarray) -> np.ndarray | None:

@@ -9,16 +9,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import __version__
+from ...learn.clock import NEVER, Deadline
 from ..model import TableModel, of_shape, replacing
 from .changes import ChangingSeries, change_figures, change_headline, segment_rows
 from .figures import Figure
 from .sections import about_components, component_figures, confusion_rows, error_figures, fit_figures, score_rows, trial_rows
 from .words import alarms, forecast_rows, headline, parameters_of, parts_of
 
+LATE = "There was no time for them: structgp report model.structgp draws them."
 
-def write_report(model: TableModel, path: Any) -> None:
-    """Write the report of a model to one HTML file."""
-    _write(render(model), path)
+
+def write_report(model: TableModel, path: Any, deadline: Deadline = NEVER) -> None:
+    """Write the report of a model to one HTML file; its parts are not drawn once time is over."""
+    _write(render(model, deadline), path)
 
 
 def write_change_report(series: ChangingSeries, path: Any) -> None:
@@ -34,7 +37,7 @@ def _write(page: str, path: Any) -> None:
         temporary.write_text(page, encoding="utf-8")
 
 
-def render(model: TableModel) -> str:
+def render(model: TableModel, deadline: Deadline = NEVER) -> str:
     """The report of a model as HTML."""
     held = f"on {model.evaluation.kind}, which the model had not been given" if model.evaluation.kind else ""
     columns = [[column.name, column.describe()] for column in model.layout.columns]
@@ -44,7 +47,8 @@ def render(model: TableModel) -> str:
     sheet.table(f"Scores {held}", score_rows(model), "In brackets: the interval that holds the score with 90 % probability.")
     sheet.table("Which class was taken for which", confusion_rows(model))
     sheet.figures("Residuals and calibration", error_figures(model))
-    sheet.figures("Components", component_figures(model), about_components(model))
+    late = deadline.passed()
+    sheet.figures("Components", [] if late else component_figures(model), LATE if late else about_components(model))
     sheet.table("What was learned", [["part", ""], *map(list, parts_of(model))])
     sheet.table("The table", [["column", "what it is"], *columns])
     sheet.text("Notes", "\n".join(model.notes))

@@ -1,0 +1,90 @@
+"""Time for everything, and how much of it is kept for what follows learning.
+
+A fresh process spends most of its time compiling, which nothing interrupts, and which takes longer on a busy machine. What a
+candidate spends beside its evaluations is seen while it is tried: all rows given to it, its predictions and the report need
+about as many programs again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from ...learn.clock import Deadline
+from ...models.choose import Candidate
+
+AFTER = 0.7  # times what a candidate spends beside its evaluations, for all that follows
+WRITING = 2.0  # seconds for what is the same for all candidates, on a machine that has nothing else to do
+PASSES = 10  # evaluations that take as long as all that follows, once it is compiled
+LEAST = 4.0  # seconds of learning for the first candidate, however little time there is
+FASTEST, SLOWEST = 0.3, 4.0  # times what was expected; beyond, what was met says nothing about others
+
+
+class Watch:
+    """Looks on while a candidate learns: how long an evaluation takes, and how long all else did."""
+
+    def __init__(self, candidate: Candidate, deadline: Deadline) -> None:
+        self.candidate, self.clock = candidate, deadline.clock
+        self.times = [self.clock()]
+        self.ended: float | None = None
+
+    def tick(self) -> None:
+        """An evaluation is done."""
+        self.times.append(self.clock())
+
+    def end(self) -> float:
+        """The candidate is done; the seconds that it took."""
+        self.ended = self.clock()
+        return self.ended - self.times[0]
+
+    @property
+    def evaluation(self) -> float:
+        """Seconds that an evaluation takes when its program is there."""
+        return float(np.median(np.diff(self.times[1:]))) if len(self.times) > 2 else 0.0
+
+    @property
+    def beside(self) -> float:
+        """Seconds that were spent on other things so far, on compiling above all."""
+        last = self.times[-1] if self.ended is None else self.ended
+        return last - self.times[0] - (len(self.times) - 1) * self.evaluation
+
+    @property
+    def following(self) -> float:
+        """Seconds that are needed to finish, should this candidate be chosen; its scores come first while it learns."""
+        return (AFTER + (self.ended is None)) * self.beside + PASSES * self.evaluation
+
+
+@dataclasses.dataclass
+class Timing:
+    """The end of everything, and the candidates that were watched."""
+
+    deadline: Deadline
+    watches: list[Watch] = dataclasses.field(default_factory=list)
+
+    def watch(self, candidate: Candidate) -> Watch:
+        """A candidate begins."""
+        self.watches.append(Watch(candidate, self.deadline))
+        return self.watches[-1]
+
+    def left(self, for_new: float = 0.0) -> float:
+        """Seconds for learning, below 0 when it should end; a new candidate will need so many of compiling."""
+        following = max([AFTER * for_new, *(watch.following for watch in self.watches)])
+        return self.deadline.left() - self.pace() * WRITING - following
+
+    def learning(self) -> Deadline:
+        """The end of learning, which comes earlier as more is seen to be needed; the first candidate learns for a while."""
+        at, clock = self.deadline.at, self.deadline.clock
+        until = clock() + LEAST if not self.watches else -np.inf
+        return Deadline(at, lambda: at - max(self.left(), until - clock())) if np.isfinite(at) else self.deadline
+
+    def pace(self) -> float:
+        """Seconds on this machine, as it was met, for one that was expected."""
+        done = [watch for watch in self.watches if watch.ended is not None]
+        known = sum(watch.candidate.compiling for watch in done)
+        return float(np.clip(sum(watch.beside for watch in done) / known, FASTEST, SLOWEST)) if known else 1.0
+
+    def in_order(self, candidates: list[Candidate]) -> list[Candidate]:
+        """The candidates as they stand, where there is time for all of them; else those first that are soon compiled."""
+        enough = SLOWEST * sum(candidate.seconds for candidate in candidates) <= self.deadline.left()
+        return candidates if enough else sorted(candidates, key=lambda candidate: candidate.compiling)
