@@ -5,7 +5,7 @@ import polars as pl
 import polars.selectors as cs
 import pytest
 from odd_tables import CASES
-from sheets import ods, xlsx
+from sheets import ods, xls, xlsb, xlsx
 
 from structgp.tables.reading import Layout, look, read_table
 
@@ -54,14 +54,45 @@ def test_spreadsheets(tmp_path):
         "line 1 is a title, 'Sales of a shop': passed over",
         "column 'price': 'n.a.' is taken as missing (1 cell)",
     )
-    (tmp_path / "book.ods").write_bytes(ods([["x", "y"], [1, 2.5], [3, 4.5]]))
-    assert read_table(tmp_path / "book.ods").frame.to_dict(as_series=False) == {"x": [1, 3], "y": [2.5, 4.5]}
+
+
+@pytest.mark.parametrize("write", [ods, xls, xlsb], ids=lambda write: write.__name__)
+def test_spreadsheets_of_other_kinds(write, tmp_path):
+    path = tmp_path / f"book.{write.__name__}"
+    path.write_bytes(write([["x", "y", "word"], [1, 2.5, "a"], [3, 4.5, "b"]]))
+    assert read_table(path).frame.to_dict(as_series=False) == {"x": [1, 3], "y": [2.5, 4.5], "word": ["a", "b"]}
+
+
+LONG = 300  # lines, of which the last are beyond those by which the way of writing is seen
+
+
+@pytest.mark.parametrize(
+    ("odd", "expected", "note"),
+    [
+        ("7.5,b", 7.5, None),
+        ('"7.5",b', 7.5, None),
+        ("# 7.5,b", None, "1 line of comment is passed over"),
+        (",", None, None),
+        ("7.5", 7.5, "line 302 has fewer cells than the header: those at its end are missing"),
+    ],
+)
+def test_long_tables_are_read_as_short_ones(odd, expected, note, tmp_path):
+    (tmp_path / "x.csv").write_text("x,word\n" + "0.5,a\n" * LONG + odd + "\n1.5,c\n")
+    table = read_table(tmp_path / "x.csv")
+    assert table.frame["x"].to_list() == [0.5] * LONG + ([] if expected is None else [expected]) + [1.5]
+    assert table.notes == (() if note is None else (note,))
+
+
+def test_a_long_table_with_a_wrong_line_names_it(tmp_path):
+    (tmp_path / "x.csv").write_text("x,word\n" + "0.5,a\n" * LONG + "1,2,3\n")
+    with pytest.raises(ValueError, match="line 302 has 3 cells, the header 2"):
+        read_table(tmp_path / "x.csv")
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"PK\x03\x04 and no more", "is no spreadsheet that can be read .xlsx, xls and ods are., or it is damaged"),
+        (b"PK\x03\x04 and no more", "is no spreadsheet that can be read .xlsx, xlsb, xls and ods are., or it is damaged"),
         (xlsx(A=[]), "is empty: a table with a header"),
         (b"%PDF-1.7 and more", "is a PDF, not a table: save the table in it as CSV or xlsx"),
         (b"<html><table></table></html>", "is a web page, not a table"),

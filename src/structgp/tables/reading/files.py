@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 PICTURES = (b"\x89PNG", b"\xff\xd8\xff")  # how PNG and JPEG files begin
-SHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how spreadsheets begin: zipped (xlsx, ods), and the old kind (xls)
+SHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how spreadsheets begin: zipped (xlsx, xlsb, ods), and the old kind (xls)
 MOST_CELLS = 250_000  # of a picture
 VALUE = r"^[^\w]{0,2}\d"  # how a number, a price or a date begins
 
@@ -134,7 +134,7 @@ def _sheet(content: bytes, path: Path) -> tuple[str, list[str]]:
         sheets = {name: book.get_sheet_by_name(name).to_python(skip_empty_area=True) for name in book.sheet_names}
     except (calamine.CalamineError, OSError, ValueError):
         raise ValueError(
-            f"{path} is no spreadsheet that can be read (xlsx, xls and ods are), or it is damaged: save it as xlsx or CSV"
+            f"{path} is no spreadsheet that can be read (xlsx, xlsb, xls and ods are), or it is damaged: save it as xlsx or CSV"
         ) from None
     name, rows = next(((name, rows) for name, rows in sheets.items() if rows), ("", []))
     if not rows:

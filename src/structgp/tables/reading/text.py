@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import io
 import re
@@ -58,9 +59,43 @@ def decoded(content: bytes, path: Path) -> tuple[str, list[str]]:
 
 
 def grid_of(text: str, path: Path, separator: str | None, notes: list[str]) -> tuple[pl.DataFrame, str, list[str]]:
-    """The cells of a text, all as text, under their names; the separator; and what was assumed."""
+    """The cells of a text, all as text, under their names; the separator; and what was assumed.
+
+    How the table is written is seen in its first lines, and where all others are plain they are not looked at one by one.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    first, rest = _after(text, LOOKED_AT)
+    if rest and '"' not in text:
+        with contextlib.suppress(ValueError):
+            header, rows, mark, said = _rows_of(first, path, separator, list(notes))
+            if _all_plain(rest, mark, len(header)):
+                return _frame(header, "\n".join([*rows, rest]), mark, path), mark, said
+    header, rows, mark, said = _rows_of(text, path, separator, notes)
+    return _frame(header, "\n".join(rows), mark, path), mark, said
+
+
+def _after(text: str, count: int) -> tuple[str, str]:
+    """The first lines, and what comes after them."""
+    end = -1
+    for _ in range(count):
+        end = text.find("\n", end + 1)
+        if end < 0:
+            return text, ""
+    return text[:end], text[end + 1 :]
+
+
+def _all_plain(text: str, separator: str, width: int) -> bool:
+    """Whether each line has so many cells, several, of which some are filled, and none is a comment."""
     import polars as pl
 
+    table = pl.read_csv(io.BytesIO(text.encode()), has_header=False, separator="\0", quote_char=None, schema={"": pl.String})
+    line = table.to_series()
+    even = line.str.count_matches(separator, literal=True) == width - 1
+    return width > 1 and bool(even.fill_null(False).all()) and not line.str.contains(r"^\s*(?:#|//|%|[\s,;|]*$)").any()
+
+
+def _rows_of(text: str, path: Path, separator: str | None, notes: list[str]) -> tuple[list[str], list[str], str, list[str]]:
+    """The names of the columns, the lines below them, what separates their cells, and what was assumed."""
     lines = [(number, line) for number, line in _lines(text) if line.strip(" \t,;|")]
     if lines and re.fullmatch(r"sep=.", lines[0][1].strip()):
         separator, lines = lines[0][1].strip()[-1], lines[1:]
@@ -89,22 +124,26 @@ def grid_of(text: str, path: Path, separator: str | None, notes: list[str]) -> t
         raise ValueError(f"{path} has two columns called {few([repr(name) for name in repeated])}: rename one of them")
     if not lines:
         raise ValueError(f"{path} has a header but no rows: at least one row is needed")
-    rows = _of_one_width(lines, widths, len(header), separator, path, notes)
-    body = "\n".join(rows)
+    return header, _of_one_width(lines, widths, len(header), separator, path, notes), separator, notes
+
+
+def _frame(header: list[str], body: str, separator: str, path: Path) -> pl.DataFrame:
+    """The cells of lines, all as text."""
+    import polars as pl
+
     if f'{separator} "' in body:
         body = re.sub(f'{re.escape(separator)} +"', f'{separator}"', body)
     try:
-        frame = pl.read_csv(
+        return pl.read_csv(
             io.BytesIO(body.encode()), has_header=False, separator=separator, schema=dict.fromkeys(header, pl.String)
         )
     except pl.exceptions.PolarsError as problem:
         raise ValueError(f"{path} cannot be read as a table ({first_line(problem)}): repair that line") from None
-    return frame, separator, notes
 
 
 def _lines(text: str) -> Lines:
     """The lines of a text with their numbers; one whose quotes are open goes on in the next."""
-    lines = list(enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1))
+    lines = list(enumerate(text.split("\n"), 1))
     if '"' not in text:
         return lines
     found, at = Lines(), 0
