@@ -196,12 +196,12 @@ class Prediction:
 
     def _told(self, method: Any, *rows: Any) -> Any:
         """What the likelihood makes of rows; of several latents in pieces, because averages over them are large."""
+        compiled = functools.partial(_compiled, method)
         if self.likelihood.latents == 1:
-            return in_few_sizes(method, *rows)
+            return in_few_sizes(compiled, *rows)
         places = self._places
         flat = [np.reshape(part, (-1, *np.shape(part)[len(places) :])) if np.ndim(part) else part for part in rows]
         piece = lambda at: (part[at : at + PLACES] if np.ndim(part) else part for part in flat)
-        compiled = functools.partial(_compiled, method)
         found = [in_few_sizes(compiled, *piece(at)) for at in range(0, max(len(flat[0]), 1), PLACES)]
         return jax.tree.map(lambda *parts: np.concatenate(parts).reshape(*places, *parts[0].shape[1:]), *found)
 

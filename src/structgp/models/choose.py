@@ -38,7 +38,8 @@ SUMS = {"additive": "a sum of functions of one column each", "projection-pursuit
 AFFORDABLE = 420.0  # seconds that learning with a dense matrix may be expected to take: about 3000 rows of numbers, 1700 labels
 FLOPS = 4e9  # a second on a small machine
 COMPILING = 4.0  # seconds before a new kind of model runs at all
-COMPILING_SPLINES, COMPILING_SINES = 14.0, 16.0  # and for sums of functions, which need several programs
+COMPILING_SITES = 8.0  # where observations are not Gaussian
+COMPILING_SPLINES, COMPILING_SINES = 14.0, 16.0  # of sums of functions, which need several programs
 EVALUATIONS = 60  # of the evidence that a climb typically takes
 SWEEPS = 5  # matrices that one evaluation factorises where observations are not Gaussian
 NEWTON = 8  # passes over the rows that one evaluation for labels takes, about
@@ -127,8 +128,8 @@ def functions_of(classes: int) -> int:
 
 
 def learning_seconds(cost: Cost | None, sweeps: int) -> float:
-    """About how long learning takes."""
-    return COMPILING + sweeps * EVALUATIONS * (cost.flops if cost else 0.0) / FLOPS
+    """About how long learning takes once it runs."""
+    return sweeps * EVALUATIONS * (cost.flops if cost else 0.0) / FLOPS
 
 
 def affordable_rows(columns: int, sweeps: int, seconds: float | None = None) -> int:
@@ -202,7 +203,8 @@ def _additive_labels(
         return dataclasses.replace(conditioned, learning=fitted.learning)
 
     numbers = lambda fitted: len(free_vector(fitted.model.kernel))
-    return Candidate(SUMS["additive"], fit, refit, functions * (COMPILING + rows * D**2 * 1e-5), numbers=numbers)
+    seconds = COMPILING_SPLINES + functions * rows * D**2 * 1e-5
+    return Candidate(SUMS["additive"], fit, refit, seconds, numbers=numbers, compiling=COMPILING_SPLINES)
 
 
 def _projected_labels(columns: int, likelihood: Likelihood, seed: int, limits: Limits, least: float) -> Candidate:

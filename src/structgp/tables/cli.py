@@ -367,7 +367,8 @@ def _finish(model: TableModel, data: Table, out: Path, deadline: Deadline) -> di
         files["forecast"] = out / "forecast.csv"
         _write_csv(pl.DataFrame(model.forecast()), files["forecast"])
     written = {name: str(path) for name, path in files.items()}
-    lines = [_in_words(model), "", *(f"{name:<12} {path}" for name, path in written.items())]
+    said = _in_words(model, late=deadline.passed())
+    lines = [said, "", *(f"{name:<12} {path}" for name, path in written.items())]
     return {**_facts(model), "files": written, "text": "\n".join(lines)}
 
 
@@ -435,11 +436,11 @@ def _facts(model: TableModel) -> dict[str, Any]:
     }
 
 
-def _in_words(model: TableModel) -> str:
-    """What is known of a model, for people."""
+def _in_words(model: TableModel, late: bool = False) -> str:
+    """What is known of a model, for people; when it is late, without its parts."""
     from .model import of_shape
     from .report.sections import score_rows
-    from .report.words import alarms, forecast_rows, headline, parts_of
+    from .report.words import Part, alarms, forecast_rows, headline, parts_of
 
     lines = [f"{model.task} of {model.target!r} from {model.rows} rows, inputs {of_shape(model.shape)}"]
     lines += _columns_in_words(model.layout)
@@ -451,7 +452,8 @@ def _in_words(model: TableModel) -> str:
         lines.append(f"{'* ' if trial.chosen else '  '}{trial.name[:54]:<54}  {numbers}")
     if hasattr(model.fitted, "plan"):
         lines += ["", "plan", *(f"  {line}" for line in str(model.fitted.plan).splitlines())]
-    learned = [f"  {part.name}: {part.learned}" for part in parts_of(model)]
+    parts = parts_of(model) if not late else [Part("parts", "no time was left for them; structgp info model.structgp names them")]
+    learned = [f"  {part.name}: {part.learned}" for part in parts]
     lines += ["", "learned", *learned] if learned else []
     lines += _aligned(f"scores on {model.evaluation.kind} (with 90 % intervals)", score_rows(model))
     lines += _aligned("forecast", forecast_rows(model))

@@ -26,7 +26,7 @@ from ...parameters.tree import Parametrised, parameter, with_free
 from ...structure.features import FeatureMap
 
 BEYOND = 1.25  # the interval of the sines, in units of the farthest projection
-NEW_ROWS = 2048  # how many of them are looked at together
+NEW_ROWS = (512, 2048)  # how many of them are looked at together: few and many
 
 
 class SineModel(Parametrised):
@@ -124,7 +124,7 @@ class Rows(NamedTuple):
 
 def pieces(X: np.ndarray) -> list[np.ndarray]:
     """New rows in pieces of one size, the last filled up."""
-    size = NEW_ROWS if len(X) > 64 else 64
+    size = NEW_ROWS[len(X) > NEW_ROWS[0]]
     filled = np.concatenate([X, np.zeros((-len(X) % size, X.shape[1]))])
     return [filled[at : at + size] for at in range(0, len(filled), size)]
 

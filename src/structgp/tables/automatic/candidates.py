@@ -22,8 +22,18 @@ from ...likelihoods.gaussian import Gaussian
 from ...likelihoods.labels import Bernoulli
 from ...likelihoods.robust import StudentT
 from ...means import ConstantMean, ZeroMean
-from ...models.choose import Candidate, Limits, affordable_rows, by_class, learning_seconds, sums, sweeps_of
-from ...parameters.priors import Alike
+from ...models.choose import (
+    COMPILING,
+    COMPILING_SITES,
+    Candidate,
+    Limits,
+    affordable_rows,
+    by_class,
+    learning_seconds,
+    sums,
+    sweeps_of,
+)
+from ...parameters.priors import Alike, LogNormal
 from ...parameters.tree import learned
 from ...process.gp import GP
 from ..model import TABLES
@@ -35,6 +45,8 @@ LONG_SERIES = 800  # beyond, a season is two waves, which have a state of two nu
 COMPARING = 0.6  # part of the budget, for learning and comparing; the rest is for scores, predictions and the report
 SEARCHING = 0.4  # part of the budget, for the search of projections
 MOST_EVALUATIONS = 100  # of a climb to the functions of a sum
+FEW_PER_COLUMN = 20  # rows for each column of a table, below which lengthscales and noise have priors
+NOISE = (0.1, 1.5)  # part of the variance that is noise, typically, and the standard deviation of its logarithm
 
 
 def candidates_for(problem: Problem, kernel: Kernel | None, structure: str, budget: float) -> list[Candidate]:
@@ -118,12 +130,12 @@ def grid_kernels(problem: Problem) -> dict[str, Kernel]:
 
 
 def table_kernels(problem: Problem) -> dict[str, Kernel]:
-    """A function of all columns, with a lengthscale for each."""
-    D = problem.X.shape[1]
+    """A function of all columns, with a lengthscale for each; few rows do not tell one from another without a prior."""
+    N, D = problem.X.shape
+    scales: Any = np.full(D, np.sqrt(D))
     if problem.task == "classification":
-        scales = learned(np.full(D, np.sqrt(D)), prior=Alike())
-        return {"all columns together (ARD)": SquaredExponential(scales, 4.0) + Constant()}
-    return {"all columns together (ARD)": Matern52(np.full(D, np.sqrt(D)))}
+        return {"all columns together (ARD)": SquaredExponential(learned(scales, prior=Alike()), 4.0) + Constant()}
+    return {"all columns together (ARD)": Matern52(learned(scales, prior=Alike()) if N < FEW_PER_COLUMN * D else scales)}
 
 
 def _gps(problem: Problem, structure: str, affordable: float) -> Callable[[str, Kernel, str], Candidate]:
@@ -132,7 +144,7 @@ def _gps(problem: Problem, structure: str, affordable: float) -> Callable[[str, 
     exact, approximate = of_structure(structure)
     how: dict[str, Any] = {"structure": exact, "approximate": approximate}
     likelihoods: dict[str, Callable[[], Likelihood]] = {
-        "regression": Gaussian,
+        "regression": functools.partial(_noise, problem),
         "classification": Bernoulli,
         "counts": Poisson,
         "scattered counts": lambda: NegativeBinomial(0.1),  # with more, a season is taken for scatter from the start
@@ -154,15 +166,26 @@ def _gps(problem: Problem, structure: str, affordable: float) -> Callable[[str, 
         options: dict[str, Any] = {**how, "seed": problem.seed, "restarts": restarts}
         fit = lambda X, y, tell, seconds: gp.fit(X, y, progress=tell, seconds=seconds, **options)
         refit = lambda fitted, X, y: fitted.gp.condition(X, y, missing="infer", **how)
-        seconds = learning_seconds(plan.offers[0].cost, sweeps)
+        compiling = COMPILING if kind == "regression" else COMPILING_SITES
+        seconds = compiling + learning_seconds(plan.offers[0].cost, sweeps)
         robust = lambda gp, scale: given(
             f"{name}, noise with outliers", GP(gp.kernel, StudentT(scale=scale), gp.mean), "outliers"
         )
         cheap = kind == "regression" and problem.shape != "grid"
         price = _price_of_a_line(problem.X[:, 0], problem.y) if _is_free(gp.kernel) else 0.0
-        return by_class(Candidate(name, fit, refit, seconds, rows, plan, robust if cheap else None, price), classes)
+        made = Candidate(name, fit, refit, seconds, rows, plan, robust if cheap else None, price, compiling=compiling)
+        return by_class(made, classes)
 
     return make
+
+
+def _noise(problem: Problem) -> Gaussian:
+    """Gaussian noise; in tables with few rows for their columns it is not believed to be next to nothing."""
+    N, D = problem.X.shape
+    if problem.shape not in TABLES or N >= FEW_PER_COLUMN * D:
+        return Gaussian()
+    typical = NOISE[0] * (float(np.var(problem.y)) or 1.0)
+    return Gaussian(learned(typical, prior=LogNormal(np.log(typical), NOISE[1])))
 
 
 def _is_free(kernel: Kernel) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from scipy.stats import norm, poisson
+from scipy.stats import nbinom, norm, poisson
 
 from ..model import LEVELS, Evaluation
 from .problem import Problem, naive_forecast
@@ -130,22 +130,27 @@ def _majority(y: np.ndarray, y0: np.ndarray, classes: int) -> Losses:
 
 def _baselines(problem: Problem, X: np.ndarray, y: np.ndarray, X0: np.ndarray, y0: np.ndarray) -> dict[str, Losses]:
     """The mean for all rows, a linear function of the inputs, and in a series the value of a season before."""
+    naive = naive_forecast(X0[:, 0], y0, X[:, 0], problem.calendar) if problem.shape == "series" else None
     if problem.task == "counts":
-        rate = max(float(y0.mean()), 1e-9)
-        low, high = poisson.ppf([0.025, 0.975], rate)
-        inside = (low <= y) & (y <= high)
-        return {"mean": Losses((y - rate) ** 2, -poisson.logpmf(y, rate), inside.astype(float))}
+        found = {"mean": _counts(y, poisson(max(float(y0.mean()), 1e-9)))}
+        # of one count, and nothing known of the rate before it, follows what another of the same rate will be
+        return found if naive is None else found | {naive.name: _counts(y, nbinom(np.maximum(naive.values, 0) + 0.5, 0.5))}
     design = lambda rows: np.column_stack([np.ones(len(rows)), rows])
     weights, *_ = np.linalg.lstsq(design(X0), y0, rcond=None)
     methods = {
         "mean": (np.full(len(y), y0.mean()), y0 - y0.mean()),
         "linear": (design(X) @ weights, y0 - design(X0) @ weights),
     }
-    if problem.shape == "series":
-        naive = naive_forecast(X0[:, 0], y0, X[:, 0], problem.calendar)
+    if naive is not None:
         methods[naive.name] = naive.values, naive.errors
     found = {}
     for name, (at, rest) in methods.items():
         sd = max(float(np.sqrt(np.mean(rest**2))), 1e-12)
         found[name] = Losses((y - at) ** 2, -norm.logpdf(y, at, sd), (np.abs(y - at) <= 1.96 * sd).astype(float))
     return found
+
+
+def _counts(y: np.ndarray, said: Any) -> Losses:
+    """What a distribution of SciPy did on counts."""
+    low, high = said.interval(0.95)
+    return Losses((y - said.mean()) ** 2, -said.logpmf(y), ((low <= y) & (y <= high)).astype(float))

@@ -16,11 +16,11 @@ from .figures import Figure
 from .sections import about_components, component_figures, confusion_rows, error_figures, fit_figures, score_rows, trial_rows
 from .words import alarms, forecast_rows, headline, parameters_of, parts_of
 
-LATE = "There was no time for them: structgp report model.structgp draws them."
+LATE = "There was no time to look at them one by one: structgp report model.structgp does."
 
 
 def write_report(model: TableModel, path: Any, deadline: Deadline = NEVER) -> None:
-    """Write the report of a model to one HTML file; its parts are not drawn once time is over."""
+    """Write the report of a model to one HTML file; its parts are left out once time is over."""
     _write(render(model, deadline), path)
 
 
@@ -49,7 +49,8 @@ def render(model: TableModel, deadline: Deadline = NEVER) -> str:
     sheet.figures("Residuals and calibration", error_figures(model))
     late = deadline.passed()
     sheet.figures("Components", [] if late else component_figures(model), LATE if late else about_components(model))
-    sheet.table("What was learned", [["part", ""], *map(list, parts_of(model))])
+    if not late:
+        sheet.table("What was learned", [["part", ""], *map(list, parts_of(model))])
     sheet.table("The table", [["column", "what it is"], *columns])
     sheet.text("Notes", "\n".join(model.notes))
     sheet.table("Candidates", trial_rows(model))

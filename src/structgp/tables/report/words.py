@@ -246,7 +246,19 @@ def alarms(model: TableModel) -> list[str]:
     D, per_column = len(model.layout.names), model.rows / max(len(model.layout.names), 1)
     crowded = model.shape in TABLES and per_column < FEW_PER_COLUMN
     few_rows = [f"{model.rows} rows are few for {D} columns: the intervals are probably too narrow"] if crowded else []
-    return _coverage_alarm(model) + few_rows
+    return _coverage_alarm(model) + _outdone(model) + few_rows
+
+
+def _outdone(model: TableModel) -> list[str]:
+    """Where a plain method gives what was held out clearly more probability."""
+    losses = {name: found["log loss"] for name, found in model.evaluation.scores.items()}
+    ends = {name: found["log loss"] for name, found in model.evaluation.intervals.items()}
+    better = [name for name in losses if name in ends and ends[name][1] < ends["this model"][0]]
+    if not better:
+        return []
+    best = min(better, key=lambda name: losses[name])
+    mine, its = (f"{losses[name]:.3g}" for name in ("this model", best))
+    return [f"{best!r} predicts better than this model (log loss {its} against {mine}): a longer --budget may help"]
 
 
 def _coverage_alarm(model: TableModel) -> list[str]:
