@@ -140,3 +140,20 @@ def test_many_series_in_other_units(shared):
     for s, offset in ((UP, 0.0), (DOWN, 0.0), (1.0, FAR)):
         found = learned(s, offset)
         assert np.sum(found.log_evidence) + panel.size * np.log(s) == pytest.approx(np.sum(expected.log_evidence), abs=1e-3)
+
+
+def test_em_in_other_units():
+    """Levels are climbed in the units of y, so that steps are the same in any; leaps make more of rounding as they go on."""
+    t, y = zoo.X[1], zoo.Y[1]
+
+    def learned(s, u):
+        model = sg.GP(sg.Matern32(0.5 * u, s**2), sg.Gaussian(0.15 * s**2), sg.ConstantMean(0.4 * s))
+        fitted = model.fit(u * t, s * y, method="em", restarts=0, max_evaluations=60)
+        return np.asarray(fitted.learning.trace) + len(y) * np.log(s), fitted.gp.mean.value / s
+
+    trace, level = learned(1.0, 1.0)
+    for s, u in ((UP, 1.0), (DOWN, 1.0), (1.0, DOWN)):
+        other, found = learned(s, u)
+        np.testing.assert_allclose(other[:3], trace[:3], rtol=1e-7)
+        assert other[-1] == pytest.approx(trace[-1], abs=5e-3)
+        assert found == pytest.approx(level, abs=0.01)

@@ -77,6 +77,19 @@ def test_learning_takes_seconds():
         GP.fit(X, Y, seconds=-1)
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_many_series_take_seconds(shared):
+    t = np.arange(30.0)
+    y = np.stack([np.sin(t / 3), np.cos(t / 4)])
+    gp = sg.GP(sg.Matern32(), sg.Gaussian(0.1))
+    late = gp.fit_series([t, t], list(y), shared=shared, restarts=2, seconds=0.0)
+    assert all(one.message == "out of time; the best point so far is kept" for one in late.learnings)
+    assert not late.learning.converged
+    free = gp.fit_series([t, t], list(y), shared=shared, seconds=1e6)
+    assert free.learning.converged
+    assert free.log_evidence > late.log_evidence
+
+
 def test_em_ends_at_its_deadline():
     t = np.arange(30.0)
     gp = sg.GP(sg.Matern32(), sg.Gaussian(0.1))

@@ -27,7 +27,7 @@ def problem_of(gp, y, noise=None):
     inputs = as_inputs(T)
     data = read_observations(gp.likelihood, y, noise, "infer", inputs)
     theta = free_vector(gp)
-    problem = em.Problem(gp, inputs, data, theta - 9, theta + 9, em.Closed(None, ()), None)
+    problem = em.Problem(gp, inputs, data, theta - 9, theta + 9, np.ones(len(theta)), em.Closed(None, ()), None)
     return dataclasses.replace(problem, closed=em._closed_entries(problem, theta)), theta
 
 

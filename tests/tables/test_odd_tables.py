@@ -231,3 +231,25 @@ HALF_HOURS = [dt.datetime(2020, 3, 28, 22) + dt.timedelta(minutes=30 * i) for i 
 def test_numbers_go_on_by_their_step():
     column = look(pl.Series("t", [0.0, 0.5, 1.0]))
     np.testing.assert_allclose(column.following(np.array([1.0, 0.0, 0.5]), 2), [1.5, 2.0])
+
+
+def test_a_year_and_a_month_are_a_date(tmp_path):
+    (tmp_path / "x.csv").write_text("Year,Month,v\n2020,1,1.5\n2020,2,2.5\n")
+    table = read_table(tmp_path / "x.csv")
+    assert table.frame["date"].to_list() == [dt.date(2020, 1, 1), dt.date(2020, 2, 1)]
+    assert table.written.columns == ["Year", "Month", "v"]
+    assert table.notes == ("columns 'Year', 'Month' are read as one, 'date'",)
+    layout = Layout.of(table.frame, leave_out=("v",), how=table.how)
+    assert layout.used[0].written(layout.numbers(table.frame)[1, 0]) == "2020-02"
+    (tmp_path / "new.csv").write_text("Year,Month\n2020,3\n")
+    assert read_table(tmp_path / "new.csv", like=layout.how).frame["date"].to_list() == [dt.date(2020, 3, 1)]
+    (tmp_path / "days.csv").write_text("v,year,month,day\n7,2020,2,28\n8,2020,2,30\n")
+    assert read_table(tmp_path / "days.csv").frame["date"].to_list() == [dt.date(2020, 2, 28), None]
+
+
+@pytest.mark.parametrize(
+    "text", ["year,month,a,v\n2020,1,5,1\n2020,2,6,2\n", "year,month,v\n20,1,1\n21,2,2\n", "year,v\n2020,1\n"]
+)
+def test_a_year_and_a_month_among_other_columns_stay(text, tmp_path):
+    (tmp_path / "x.csv").write_text(text)
+    assert read_table(tmp_path / "x.csv").frame.columns == text.split("\n")[0].split(",")

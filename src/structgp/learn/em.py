@@ -46,7 +46,7 @@ from ..structure.base import No
 from ..structure.dense import typical_variance
 from ..structure.state_space import Where, chain_of, harmonics_of
 from .clock import NEVER, OUT_OF_TIME, Deadline
-from .initialise import candidates
+from .initialise import candidates, units_of
 from .maximise import Learning, Progress, bounds_of, perturbed
 from .objective import LOWEST
 
@@ -84,6 +84,7 @@ class Problem(eqx.Module):
     data: Data  # in the order of time
     low: Float[Any, " P"]
     high: Float[Any, " P"]
+    unit: Float[Any, " P"]  # of each entry of θ: levels have that of y, logarithms have none
     closed: Closed = eqx.field(static=True)
     approximate: str | None = eqx.field(static=True)
 
@@ -110,14 +111,16 @@ def maximise_by_em(
     sorted_data = Data(data.y[order], data.noise[order], data.seen[order], data.flat)
     starts = [free_vector(candidate) for candidate in candidates(model, np.asarray(inputs.points), data)]
     bounds = bounds_of(model, starts)
-    problem = Problem(model, in_time, sorted_data, bounds[:, 0], bounds[:, 1], Closed(None, ()), engine.approximate)
+    unit = np.diagonal(units_of(model, np.asarray(inputs.points), data))
+    problem = Problem(model, in_time, sorted_data, bounds[:, 0], bounds[:, 1], unit, Closed(None, ()), engine.approximate)
     _check(problem, starts[0])
     problem = dataclasses.replace(problem, closed=_closed_entries(problem, starts[0]))
     values = [_expect(problem, start).value for start in starts]
     if max(values) <= LOWEST:
         raise ValueError("the evidence is not finite at the start: check the data, or give other starting values")
     best, rng = starts[int(np.argmax(values))], generator(seed)
-    begin = [np.clip(start, *bounds.T) for start in (best, *(perturbed(model, best, rng) for _ in range(restarts)))]
+    others = [unit * perturbed(model, best / unit, rng, unit) for _ in range(restarts)]
+    begin = [np.clip(start, *bounds.T) for start in (best, *others)]
     with Progress(progress) as report, lapack_threads(1):
         runs = [_run(problem, begin[0], max_evaluations, report, deadline)]
         runs += [_run(problem, start, max_evaluations, report, deadline) for start in begin[1:] if not deadline.passed()]
@@ -141,10 +144,10 @@ class Run(NamedTuple):
 
 def _account(problem: Problem, winner: Run, runs: list[Run], extra: int, seconds: float) -> Learning:
     count, ends = _count(problem), [run.trace[-1] for run in runs]
-    at_bound = (np.abs(winner.theta - problem.low) < 1e-6) | (np.abs(winner.theta - problem.high) < 1e-6)
+    at_bound = np.min(np.abs(winner.theta - [problem.low, problem.high]) / problem.unit, axis=0) < 1e-6
     return Learning(
         objective=winner.trace[-1],
-        gradient_norm=float(np.abs(np.where(at_bound, 0.0, winner.gradient)).max(initial=0.0) / count),
+        gradient_norm=float(np.abs(np.where(at_bound, 0.0, problem.unit * winner.gradient)).max(initial=0.0) / count),
         evaluations=extra + sum(len(run.trace) for run in runs),
         seconds=seconds,
         converged=winner.converged,
@@ -202,9 +205,10 @@ def _step(problem: Problem, here: Point) -> Point:
 def _leap(problem: Problem, here: Point, one: Point, two: Point) -> Point:
     """Where a straight creep leads (SQUAREM), if that is better than the two steps of it, else their end."""
     first, bend = one.theta - here.theta, two.theta - 2 * one.theta + here.theta
-    if not np.linalg.norm(bend) > 0:
+    far, curved = (np.linalg.norm(change / problem.unit) for change in (first, bend))
+    if not curved > 0:
         return two
-    length = max(np.linalg.norm(first) / np.linalg.norm(bend), 1.0)
+    length = max(far / curved, 1.0)
     proposal = here.theta + 2 * length * first + length**2 * bend
     there = _expect(problem, np.clip(proposal, problem.low, problem.high))
     return there if there.value >= two.value else two
@@ -314,20 +318,21 @@ def _maximised(problem: Problem, here: Point) -> np.ndarray:
     from scipy.optimize import minimize
 
     rest, count = _rest(problem), _count(problem)
+    unit = problem.unit[rest]
     profile = functools.partial(
         _profile, theta=jnp.asarray(here.theta), problem=problem, expected=here.expected, engine=here.engine
     )
 
     def falling(at: np.ndarray) -> tuple[float, np.ndarray]:
-        (value, _), slope = profile(jnp.asarray(at))
+        (value, _), slope = profile(jnp.asarray(unit * at))
         good = np.isfinite(value) and np.isfinite(slope).all()
-        return (float(value) / count, np.asarray(slope) / count) if good else (-LOWEST, np.zeros(len(at)))
+        return (float(value) / count, unit * np.asarray(slope) / count) if good else (-LOWEST, np.zeros(len(at)))
 
     best = here.theta[rest]
     if len(rest):
-        bounds = np.stack([problem.low[rest], problem.high[rest]], axis=1)
+        bounds = np.stack([problem.low[rest], problem.high[rest]], axis=1) / unit[:, None]
         options = {"maxiter": STEPS, "ftol": 1e-14, "gtol": 1e-9}
-        best = minimize(falling, best, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+        best = unit * minimize(falling, best / unit, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
     return np.asarray(profile(jnp.asarray(best))[0][1])
 
 

@@ -13,6 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .clock import NEVER, Deadline
+
 DECREASE = 1e-4  # part of the decrease that the slope promises which a step must deliver
 LONGEST = 3.0  # of a step, in any coordinate
 SHORTEST = 1e-9  # a step below this cannot be told from rounding
@@ -38,10 +40,12 @@ def minimise_all(
     relative: float,
     flat: float,
     max_evaluations: int,
+    deadline: Deadline = NEVER,
 ) -> Ends:
     """Minimise S functions of P numbers from `starts` (S, P) within `bounds` (S, P, 2).
 
-    A problem ends when a step gains less than the part `relative` of its value, or its gradient is below `flat`.
+    A problem ends when a step gains less than the part `relative` of its value, or its gradient is below `flat`; all end with
+    the best that they have found when the deadline passes.
     """
     low, high = bounds[..., 0], bounds[..., 1]
     theta = np.clip(starts, low, high)
@@ -52,7 +56,7 @@ def minimise_all(
     open_ = np.abs(gradient * free).max(axis=1, initial=0.0) > flat
     converged, evaluations = ~open_, np.ones(len(theta), int)
     direction, length = _directions(H, gradient, free)
-    while open_.any() and evaluations.max() < max_evaluations:
+    while open_.any() and evaluations.max() < max_evaluations and not deadline.passed():
         trial = np.where(open_[:, None], np.clip(theta + length[:, None] * direction, low, high), theta)
         try:
             new_value, new_gradient = evaluate(trial)

@@ -21,6 +21,7 @@ from ..inputs.observations import Data
 from ..parameters.tree import as_numpy, free_names, free_vector, with_free
 from ..posterior import Model
 from ..structure.state_space import harmonics_of
+from .clock import NEVER, OUT_OF_TIME, Deadline
 from .evidence import log_evidence
 from .initialise import candidates, units_of
 from .lockstep import Ends, minimise_all
@@ -148,6 +149,7 @@ def maximise_apart(
     seed: Any,
     max_evaluations: int,
     progress: bool | None = None,
+    deadline: Deadline = NEVER,
 ) -> tuple[Any, tuple[Learning, ...]]:
     """Parameters of their own for each series, found in lockstep; returns the models stacked along their first axis."""
     began = time.perf_counter()
@@ -181,16 +183,25 @@ def maximise_apart(
         report(float(values.sum()))
         return (height - values) / counts, -np.einsum("spq,sp->sq", A, gradients) / counts[:, None]
 
-    limits: dict[str, Any] = {"relative": TOLERANCE, "flat": 1e-6, "max_evaluations": max_evaluations}
+    limits: dict[str, Any] = {"relative": TOLERANCE, "flat": 1e-6, "max_evaluations": max_evaluations, "deadline": deadline}
     with Progress(progress) as report:
-        runs = [minimise_all(falling, start, bounds, **limits) for start in begin]
+        runs = [minimise_all(falling, begin[0], bounds, **limits)]
+        runs += [minimise_all(falling, start, bounds, **limits) for start in begin[1:] if not deadline.passed()]
     seconds, extra = time.perf_counter() - began, starts.shape[1]
-    learned, learnings = _winners(model, runs, bounds, counts, seconds, extra, height)
+    why_not = OUT_OF_TIME if deadline.passed() else "the number of evaluations reached its limit, or no step led on"
+    learned, learnings = _winners(model, runs, bounds, counts, seconds, extra, height, why_not)
     return models_at(model, np.einsum("spq,sq->sp", A, learned)), learnings
 
 
 def _winners(
-    model: Any, runs: list[Ends], bounds: np.ndarray, counts: np.ndarray, seconds: float, extra: int, height: np.ndarray
+    model: Any,
+    runs: list[Ends],
+    bounds: np.ndarray,
+    counts: np.ndarray,
+    seconds: float,
+    extra: int,
+    height: np.ndarray,
+    why_not: str,
 ) -> tuple[np.ndarray, tuple[Learning, ...]]:
     """The best end of every series, and an account of it; `height` is the objective that values are counted from."""
     values = np.stack([run.value for run in runs])
@@ -207,7 +218,7 @@ def _winners(
             evaluations=int(evaluations[s]),
             seconds=seconds,
             converged=bool(converged[s]),
-            message="converged" if converged[s] else "the number of evaluations reached its limit, or no step led on",
+            message="converged" if converged[s] else why_not,
             restarts=len(runs) - 1,
             spread=float(np.ptp(values[:, s]) * counts[s]),
             at_bound=tuple(names[at_bound[s]]),

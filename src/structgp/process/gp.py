@@ -258,14 +258,16 @@ class GP(Parametrised):
         seed: Seed = 0,
         max_evaluations: int = 500,
         progress: bool | None = None,
+        seconds: float | Deadline | None = None,
     ) -> FittedSeries:
         """Learn from many series at once, given as for `condition_series`, then condition on them.
 
         The series share their parameters, which then maximise the evidence of all of them together; or, with ``shared=False``,
-        each has its own. Either way one evaluation is one batched computation.
+        each has its own. Either way one evaluation is one batched computation. Learning that reaches `seconds` keeps the best
+        so far.
         """
         self._needs_gaussian("many series at once")
-        return fit_series(self, X, y, noise, missing, shared, restarts, seed, max_evaluations, progress)
+        return fit_series(self, X, y, noise, missing, shared, restarts, seed, max_evaluations, progress, seconds)
 
     @double_precision
     def stream(self, approximate: str | None = None) -> Stream:

@@ -19,6 +19,7 @@ from ..inputs.clock import Clocks, without_dates
 from ..inputs.layouts import Times, as_inputs, clocks_of
 from ..inputs.observations import Data, read_observations
 from ..inputs.reading import read_numbers
+from ..learn.clock import Deadline
 from ..learn.many import Batch, batches_of, engine_for, maximise_apart, maximise_shared, over_series, summed
 from ..learn.maximise import Learning
 from ..parameters.tree import as_numpy
@@ -150,12 +151,15 @@ def fit_series(
     seed: Seed,
     max_evaluations: int,
     progress: Any,
+    seconds: float | Deadline | None,
 ) -> FittedSeries:
     """Learn the parameters of all series, then condition."""
+    deadline = Deadline.after(seconds)
     restarts, max_evaluations = whole(restarts, "restarts"), whole(max_evaluations, "max_evaluations", 1)
     inputs, data = read_series(gp, X, y, noise, missing)
     batches = batches_of(inputs, data)
     options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
+    options["deadline"] = deadline
     if not shared:
         models, learnings = maximise_apart(gp, inputs, data, batches, **options)
         return _conditioned(models, inputs, data, batches, learnings)

@@ -452,7 +452,9 @@ def _in_words(model: TableModel, late: bool = False) -> str:
         lines.append(f"{'* ' if trial.chosen else '  '}{trial.name[:54]:<54}  {numbers}")
     if hasattr(model.fitted, "plan"):
         lines += ["", "plan", *(f"  {line}" for line in str(model.fitted.plan).splitlines())]
-    parts = parts_of(model) if not late else [Part("parts", "no time was left for them; structgp info model.structgp names them")]
+    parts = (
+        parts_of(model) if not late else [Part("parts", "no time was left for them; structgp info model.structgp names them")]
+    )
     learned = [f"  {part.name}: {part.learned}" for part in parts]
     lines += ["", "learned", *learned] if learned else []
     lines += _aligned(f"scores on {model.evaluation.kind} (with 90 % intervals)", score_rows(model))

@@ -29,6 +29,7 @@ PICTURES = (b"\x89PNG", b"\xff\xd8\xff")  # how PNG and JPEG files begin
 SHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how spreadsheets begin: zipped (xlsx, xlsb, ods), and the old kind (xls)
 MOST_CELLS = 250_000  # of a picture
 CALENDAR = {"year": ("year", "jahr", "yr"), "month": ("month", "monat", "mon"), "day": ("day", "tag")}  # names of columns
+DATE = "date"  # what they are called together
 RANGES = {"year": (1500, 2199), "month": (1, 12), "day": (1, 31)}
 VALUE = r"^[^\w]{0,2}\d"  # how a number, a price or a date begins
 
@@ -175,7 +176,7 @@ def _columns(
     read = {name: read_cells(grid[name], like=like.get(name), **options) for name in grid.columns}
     written = pl.DataFrame([_as_written(grid[name], cells).alias(name) for name, cells in read.items()])
     _join_clock(read, notes)
-    _join_calendar(read, notes)
+    _join_calendar(read, notes, like)
     frame = pl.DataFrame([cells.series.alias(name) for name, cells in read.items()])
     return Table(frame, written, {name: cells.how for name, cells in read.items()}, (*notes, *_said(read)))
 
@@ -196,24 +197,25 @@ def _join_clock(read: dict[str, Cells], notes: list[str]) -> None:
     notes.append(f"columns {day!r} and {clock!r} are read as one, {day!r}")
 
 
-def _join_calendar(read: dict[str, Cells], notes: list[str]) -> None:
-    """A year, a month and perhaps a day, beside one other column, are one column of dates."""
+def _join_calendar(read: dict[str, Cells], notes: list[str], like: Mapping[str, How]) -> None:
+    """A year, a month and perhaps a day are one column of dates beside a single other column, or where they were before."""
     import polars as pl
 
     names = {part: [name for name in read if name.strip().lower() in words] for part, words in CALENDAR.items()}
     found = {part: those[0] for part, those in names.items() if len(those) == 1}
     holds = lambda part: read[found[part]].series.dtype == pl.Int64 and read[found[part]].series.is_between(*RANGES[part]).all()
-    whole = {"year", "month"} <= set(found) and sum(map(len, names.values())) == len(found) == len(read) - 1
-    if not whole or not all(holds(part) for part in found):
+    known = DATE in like and like[DATE].kind == "date" and not set(found.values()) & set(like)
+    alone = sum(map(len, names.values())) == len(found) == len(read) - 1
+    if not {"year", "month"} <= set(found) or DATE in read or not (known or alone) or not all(map(holds, found)):
         return
-    parts = {part: read.pop(name).series.to_frame("part")["part"] for part, name in found.items()}
+    parts = {part: read.pop(name).series for part, name in found.items()}
     day = parts.get("day", pl.repeat(1, len(parts["year"]), dtype=pl.Int64, eager=True))
     text = pl.select(pl.format("{}-{}-{}", parts["year"], parts["month"], day)).to_series()
-    date = text.str.to_date("%Y-%m-%d", strict=False)
+    dates = Cells(text.str.to_date("%Y-%m-%d", strict=False), How("date", "%Y-%m-%d" if "day" in found else "%Y-%m"))
     others = dict(read)
     read.clear()
-    read.update({"date": Cells(date.alias("date"), How("date", "%Y-%m-%d" if "day" in found else "%Y-%m")), **others})
-    notes.append(f"columns {few([repr(name) for name in found.values()])} are read as one, 'date'")
+    read.update({DATE: dates, **others})
+    notes.append(f"columns {few([repr(name) for name in found.values()])} are read as one, {DATE!r}")
 
 
 def _as_written(text: pl.Series, cells: Cells) -> pl.Series:
