@@ -149,6 +149,21 @@ def test_the_first_candidate_learns_for_a_while_however_late_it_is():
     assert timing.learning().left() < 0
 
 
+def test_few_rows_for_many_columns_are_not_taken_for_exact():
+    """Thirty columns of which three count: the noise is not lost, and most of what is new lies in its intervals."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((250, 30))
+    y = 1.5 * X[:, 0] + np.sin(2 * X[:, 3]) + 0.8 * X[:, 7] + 0.5 * rng.standard_normal(250)
+    problem = Problem(X[:50], y[:50], "regression", "table", (), 0)
+    one = next(c for c in candidates_for(problem, None, "auto", 1e6) if c.name == "all columns together (ARD)")
+    fitted = one.fit(X[:50], y[:50], None, NEVER)
+    lower, upper = fitted.predict(X[50:]).interval(0.95)
+    assert np.mean((lower <= y[50:]) & (y[50:] <= upper)) > 0.85
+    assert float(fitted.likelihood.noise) > 0.01
+    many = Problem(np.tile(X[:, :4], (4, 1)), np.tile(y, 4), "regression", "table", (), 0)
+    assert candidates._noise(many) == sg.Gaussian()
+
+
 def test_little_time_is_given_to_what_is_soon_compiled():
     choices = [candidate(name, 0.01)._replace(compiling=seconds, seconds=seconds) for name, seconds in [("a", 14), ("b", 4)]]
     names = lambda seconds: [one.name for one in Timing(Deadline(seconds, lambda: 0.0)).in_order(choices)]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import structgp as sg
+from structgp.learn.clock import Deadline
 from structgp.models.one_against_rest import OneAgainstRest
 from structgp.tables.model import LEVELS, Evaluation, TableModel, Trial
 from structgp.tables.reading import Column, Layout
@@ -76,7 +77,7 @@ def test_all_parts_are_told_and_escaped(page):
         "0.1 (0.05\N{NO-BREAK SPACE}…\N{NO-BREAK SPACE}0.2)",
         "On the last rows its RMSE is 0.1, against 1 for mean.",
         "single observations scatter by ±0.1 a &amp; b",
-        "over the data; it changes within about 1 days",
+        "over the data; it changes within about 1 day",
     ):
         assert part in own
     for title in (
@@ -255,6 +256,37 @@ def test_coverage_far_from_what_was_asked_is_said_first(series):
     assert alarms(covering(series, 0.5, 100))[0].startswith("only 50 %")
     page = render(covering(series, 0.5, 100))
     assert page.index('<p class="alarm">Attention: only 50 %') < page.index('<p class="lead">')
+
+
+def test_what_a_plain_method_does_better_is_said(series):
+    said = lambda low, high: dataclasses.replace(
+        series,
+        evaluation=Evaluation(
+            "the last rows",
+            scores={"this model": {"RMSE": 0.1, "log loss": 3.0}, "mean": {"RMSE": 1.0, "log loss": (low + high) / 2}},
+            intervals={"this model": {"log loss": (2.9, 3.1)}, "mean": {"log loss": (low, high)}},
+        ),
+    )
+    (alarm,) = alarms(said(2.4, 2.6))
+    assert alarm == "'mean' predicts better than this model (log loss 2.5 against 3): a longer --budget may help"
+    assert alarms(said(2.8, 2.95)) == []  # within the errors of both
+
+
+def test_parts_are_left_out_when_time_is_over(series):
+    page = render(series, Deadline(0.0))
+    assert "There was no time to look at them one by one: structgp report model.structgp does." in page
+    assert "What was learned" not in page
+    assert "What was learned" in render(series)
+
+
+def test_places_are_told_by_the_map_and_effects_stay_among_the_rows():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.standard_normal((60, 2)), rng.uniform(-1.5, 0.8, 60)])
+    layout = Layout(tuple(Column(name, "number") for name in ("lon", "lat", "height")))
+    fitted = sg.GP(sg.Matern52(np.full(3, 2.0)), sg.Gaussian(0.1)).condition(X, X @ [1.0, 1.0, 2.0])
+    (height,) = effects_of(TableModel(fitted, layout, "regression", "y", np.zeros(3), np.ones(3), 60, "places"))
+    assert height.name == "height"
+    assert (height.x[0], height.x[-1]) == pytest.approx((X[:, 2].min(), X[:, 2].max()))
 
 
 def test_noise_is_not_shown_as_effects_where_rows_are_few():

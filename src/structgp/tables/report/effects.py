@@ -16,11 +16,11 @@ from scipy.stats import norm
 from ...models.additive.model import FittedAdditive
 from ...models.pursuit.model import FittedProjectionPursuit
 from ...process.fitted import Fitted
-from ..model import TABLES, TableModel
+from ..model import TABLES, TableModel, on_map
 
 PLACES = 60  # at which an effect is drawn
 LITTLE = 0.02  # an effect that is a smaller part of the largest is none
-REACH = 2.0  # standard deviations of a column, both ways
+REACH = 2.0  # standard deviations of a column, both ways, as far as there are rows
 
 
 class Effect(NamedTuple):
@@ -61,31 +61,51 @@ def _functions(model: TableModel) -> list[Effect]:
 
 
 def _along(model: TableModel) -> list[Effect]:
-    """What is said along each column while the others stay at their mean."""
+    """What is said along each column while the others stay at their mean; longitude and latitude go together, on a map."""
     D = len(model.center)
-    x = np.linspace(-REACH, REACH, PLACES)
+    low, high = _ends(model)
+    x = np.linspace(low, high, PLACES, axis=1)
     rows = np.zeros((D, PLACES, D))
     rows[np.arange(D), :, np.arange(D)] = x
-    weight = np.exp(-0.5 * x**2) / np.sum(np.exp(-0.5 * x**2))  # places near the mean of a column hold more of its rows
+    weight = np.exp(-0.5 * x**2)  # places near the mean of a column hold more of its rows
+    weight = weight / np.sum(weight, axis=1, keepdims=True)
     if len(model.classes) > 2:
         mean = model.fitted.predict(rows.reshape(-1, D)).probability.reshape(D, PLACES, -1)
         sd, chosen = np.zeros((D, PLACES)), np.argmax(_spread(mean, weight), axis=1)
         mean, labels = mean[np.arange(D), :, chosen], [model.classes[c] for c in chosen]
     else:
-        mean, sd = (np.stack(parts) for parts in zip(*(_centred(model.fitted, places, weight) for places in rows), strict=True))
+        along = [_centred(model.fitted, *one) for one in zip(rows, weight, strict=True)]
+        mean, sd = (np.stack(parts) for parts in zip(*along, strict=True))
         labels = [""] * D
     size = _spread(mean[:, :, None], weight)[:, 0]
-    units = zip(model.layout.names, model.center, model.scale, labels, strict=True)
+    places = on_map(model.layout.names) if model.shape == "places" else None
     return [
-        Effect(name, x * scale + center, mean[d], sd[d], float(size[d]), bool(size[d] < LITTLE * size.max()), label)
-        for d, (name, center, scale, label) in enumerate(units)
+        Effect(
+            model.layout.names[d],
+            x[d] * model.scale[d] + model.center[d],
+            mean[d],
+            sd[d],
+            float(size[d]),
+            bool(size[d] < LITTLE * size.max()),
+            labels[d],
+        )
+        for d in range(D)
+        if places is None or d not in places
     ]
+
+
+def _ends(model: TableModel) -> tuple[np.ndarray, np.ndarray]:
+    """How far effects are drawn: to where most rows are, and not beyond the last where they are known."""
+    D = len(model.center)
+    given = getattr(model.fitted, "inputs", None)
+    points = np.asarray(given.points) if given is not None else np.array([np.full(D, -REACH), np.full(D, REACH)])
+    return np.maximum(points.min(axis=0), -REACH), np.minimum(points.max(axis=0), REACH)
 
 
 def _spread(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """The standard deviation of values (D, places, classes) along the places."""
-    mean = np.einsum("dpc,p->dc", values, weight)
-    return np.sqrt(np.einsum("dpc,p->dc", (values - mean[:, None]) ** 2, weight))
+    mean = np.einsum("dpc,dp->dc", values, weight)
+    return np.sqrt(np.einsum("dpc,dp->dc", (values - mean[:, None]) ** 2, weight))
 
 
 def _centred(fitted: Any, places: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

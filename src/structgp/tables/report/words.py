@@ -214,7 +214,8 @@ def _in_unit(length: float, model: TableModel) -> str:
         return f"{length:.4g} ({model.layout.names[0]})"
     smaller = [name for name in SECONDS if SECONDS[name] <= SECONDS[unit]]
     fits = next((name for name in smaller if length * SECONDS[unit] >= 0.1 * SECONDS[name]), smaller[-1])
-    return f"{length * SECONDS[unit] / SECONDS[fits]:.4g} {fits}"
+    number = f"{length * SECONDS[unit] / SECONDS[fits]:.4g}"
+    return f"{number} {fits.removesuffix('s') if number == '1' else fits}"
 
 
 def _span(model: TableModel) -> float:
@@ -251,14 +252,14 @@ def alarms(model: TableModel) -> list[str]:
 
 def _outdone(model: TableModel) -> list[str]:
     """Where a plain method gives what was held out clearly more probability."""
-    losses = {name: found["log loss"] for name, found in model.evaluation.scores.items()}
-    ends = {name: found["log loss"] for name, found in model.evaluation.intervals.items()}
-    better = [name for name in losses if name in ends and ends[name][1] < ends["this model"][0]]
+    ends = {name: found["log loss"] for name, found in model.evaluation.intervals.items() if "log loss" in found}
+    better = [name for name in ends if ends[name][1] < ends["this model"][0]]
     if not better:
         return []
-    best = min(better, key=lambda name: losses[name])
-    mine, its = (f"{losses[name]:.3g}" for name in ("this model", best))
-    return [f"{best!r} predicts better than this model (log loss {its} against {mine}): a longer --budget may help"]
+    loss = lambda name: model.evaluation.scores[name]["log loss"]
+    best = min(better, key=loss)
+    said = f"{best!r} predicts better than this model (log loss {loss(best):.3g} against {loss('this model'):.3g})"
+    return [f"{said}: a longer --budget may help"]
 
 
 def _coverage_alarm(model: TableModel) -> list[str]:
