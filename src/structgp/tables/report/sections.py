@@ -239,7 +239,7 @@ def _reliability(model: TableModel) -> Figure:
     found = np.array([right[bins == b].mean() for b in range(5) if (bins == b).any()])
     ends = np.array([0.0, 1.0])
     traces = (Trace("points", said, found, "rows held out"), Trace("guide", ends, ends, "calibrated"))
-    of = model.classes[1] if two else "the class that was said"
+    of = model.classes[1] if two else "the class said"
     return Figure("Calibration", f"predicted probability of {of}", "part of the rows", traces)
 
 

@@ -52,7 +52,8 @@ def found_terms(model: TableModel) -> tuple[Found, ...]:
         low, high = float(np.nanmin(mean)), float(np.nanmax(mean))
         found.append(Found(i, term, (high - low) / 2, (high + low) / 2))
     little = min(NEGLIGIBLE * max(term.size for term in found), noise_sd(fitted.likelihood))
-    return tuple(term._replace(negligible=term.size < little and not isinstance(term.kernel, Constant)) for term in found)
+    amount = lambda term: abs(term.middle) if isinstance(term.kernel, Constant) else term.size
+    return tuple(term._replace(negligible=amount(term) < little) for term in found)
 
 
 def noise_sd(likelihood: Likelihood | None) -> float:
