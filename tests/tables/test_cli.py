@@ -1,6 +1,7 @@
 import gzip
 import io
 import json
+import re
 import sys
 
 import numpy as np
@@ -160,7 +161,9 @@ def test_info_and_report_need_the_model_alone(folder, fitted):
     assert " days\n" in words.split("learned\n")[1]
     assert "2024-02-15" in words.split("forecast\n")[1]
     run("report", folder / "out" / "model.structgp", "--out", folder / "again.html")
-    assert (folder / "again.html").read_text() == (folder / "out" / "report.html").read_text()
+    pages = [(folder / name).read_text() for name in ("again.html", "out/report.html")]
+    again, first = (re.sub("learn ≈ .*", "", page) for page in pages)  # how long it takes depends on how busy the machine is
+    assert again == first
 
 
 @pytest.mark.parametrize("kind", ["additive", "projection pursuit"])
