@@ -209,6 +209,7 @@ FAMILIES = {
     "Toeplitz": Family(smooth_series, "toeplitz", "FourierToeplitz", (1000, 5000, 20_000), ALIKE),
     "Fourier": Family(smooth_series, "toeplitz", "FourierHoles", (4500, 10_000, 30_000), GAPS),
     "Woodbury": Family(polynomials, "features", "Woodbury", (1000, 10_000, 100_000)),
+    "Neighbours": Family(on_points, "neighbours", "NeighbourEngine", (1000, 10_000, 50_000), (*ALIKE, *GAPS)),
     "Additive": Family(sums, "additive", "AdditiveEngine", (500, 3000, 20_000), ("easy", "low noise", "smooth", *GAPS)),
     "Cholesky, classes": Family(
         lambda N, _: classes(on_points(N, "easy")), "dense", "IndependentCholesky", (100, 300, 800), ("non-Gaussian",)

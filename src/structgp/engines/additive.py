@@ -136,14 +136,13 @@ class AdditiveEngine(Engine):
         N, L = len(inputs), len(terms_of(model.kernel))
         F = L * splines.size(engine.intervals, 3)
         through = cost_of_features(N, F)
-        step = Work(products=2.0 * F**2, traffic=400.0 * N * L, steps=12.0 * N)
-        sweep = Work(steps=12.0 * N, traffic=400.0 * N * L)
+        sweep = Work(steps=50.0 * N, traffic=2000.0 * N * L)
         cost = dataclasses.replace(
             through,
             flops=N * (2 * F**2 + 2000 * L) + F**3,
             bytes=8 * (N * 40 * L + 6 * F**2),
             rows=N,
-            condition=through.condition + STEPS * step + sweep,
+            condition=through.condition + (1 + STEPS) * sweep + Work(products=2.0 * STEPS * F**2),
             programs=25,
         )
         cost = cost if gaussian(model, data) else cost.searching(look_at_features(N, F))
