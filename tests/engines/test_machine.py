@@ -50,6 +50,7 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     measured = []
     monkeypatch.setattr(machine, "measured", lambda: measured.append(1) or SLOW)
+    monkeypatch.setattr(machine, "_busy", lambda: False)
     machine.at_hand.cache_clear()
     yield tmp_path / "structgp" / "machine.json", measured
     machine.at_hand.cache_clear()
@@ -88,6 +89,23 @@ def test_no_cache_is_no_failure(cache):
     path.parent.write_text("a file where the folder should be")
     assert machine.at_hand() == SLOW
     assert len(measured) == 1
+
+
+def test_what_a_busy_machine_says_is_not_kept(cache, monkeypatch):
+    path, measured = cache
+    monkeypatch.setattr(machine, "_busy", lambda: True)
+    assert machine.at_hand() == again() == SLOW
+    assert len(measured) == 2
+    assert not path.exists()
+
+
+def test_a_machine_that_cannot_be_measured_is_the_reference(cache, monkeypatch):
+    def fails():
+        raise RuntimeError("RESOURCE_EXHAUSTED")
+
+    monkeypatch.setattr(machine, "measured", fails)
+    assert machine.at_hand() == machine.reference()
+    assert not cache[0].exists()
 
 
 def test_a_plan_says_how_long_it_takes():

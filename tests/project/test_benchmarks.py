@@ -331,12 +331,14 @@ def test_plans_are_held_against_the_clock():
         honesty_row("Kalman", 1000, "condition", 0.5, 0.1),
         honesty_row("Kalman", 4000, "condition", 1.0, 9.0),
         honesty_row("Kalman", 4000, "sample", None, 0.1),
+        honesty_row("Kalman", 4000, "compile", 2.0, 3.0),
+        honesty_row("Cholesky", 1000, "compile", 2.0, 2.0),
         {"engine": "Kalman", "situation": "holes", "size": 10, "no": "no end in 3 s"},
     ]
     lines = plan_honesty.worst(rows)
-    assert lines[1].split() == ["Cholesky", "1.00"]
-    assert lines[2].split() == ["Kalman", "0.11"]
-    assert lines[3] == "2 of 3 are off by more than a factor of 3:"
+    assert lines[1].split() == ["Cholesky", "1.00", "1.00"]
+    assert lines[2].split() == ["Kalman", "0.11", "0.67"]
+    assert lines[3] == "2 of 5 are off by more than a factor of 3:"
     assert lines[4:] == ["  Kalman, easy, 1000: condition 5.00", "  Kalman, easy, 4000: condition 0.11"]
     assert plan_honesty.growing(rows) == ["grow faster than was said: Kalman, easy, condition"]
     slower = plan_honesty.cliffs(rows)  # a matrix of four times as many rows takes 6.4 s

@@ -20,6 +20,7 @@ from ..kernels.algebra import Kernel
 from ..posterior import Conditional, Model
 from ..sites import Marginals, Sites
 from ..structure.base import No, Structure
+from ..structure.dense import typical_variance
 from .machine import Work
 
 ShiftOf = Callable[[Marginals], Array]
@@ -203,6 +204,13 @@ def noise_variance(model: Model, inputs: Inputs, data: Data | None = None) -> Fl
     if own.ndim:
         own = np.asarray(model.likelihood.noise_at(np.asarray(inputs.points)))
     return own if data is None else own + np.asarray(data.noise)
+
+
+def hardness(model: Model, inputs: Inputs) -> float:
+    """How many times more steps conjugate gradients take, by how far Gaussian noise is below the prior variance."""
+    variance = float(jax.jit(typical_variance)(model.kernel, np.asarray(inputs.some_place)))
+    below = variance / max(float(np.min(noise_variance(model, inputs))), 1e-12 * variance, np.finfo(float).tiny)
+    return max(math.log10(max(below, 1.0)), 1.0)
 
 
 def not_alike(model: Model, inputs: Inputs, data: Data | None) -> No | None:

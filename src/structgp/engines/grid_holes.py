@@ -25,7 +25,7 @@ from ..linalg.grids import two_levels, whitened
 from ..posterior import Model
 from ..sites import Marginals, Sites
 from ..structure.base import No
-from ..structure.dense import covariance, typical_variance
+from ..structure.dense import covariance
 from ..structure.kronecker import Kronecker, kronecker
 from .base import (
     NOT_NEEDED,
@@ -36,7 +36,7 @@ from .base import (
     first_no,
     form_by_shape,
     gaussian,
-    noise_variance,
+    hardness,
     not_alike,
     not_concave,
 )
@@ -51,7 +51,6 @@ EXACT = 200  # places up to which each variance is solved for
 CHECKED = 16  # cells that tell how good the quick variances are
 GRAIN = 0.1  # the same probes throughout make a smooth function, but not quite that of its gradient
 STEPS = 12  # of conjugate gradients, typically
-LEAST = 1e-12  # of the prior variance, below which noise makes no difference
 
 
 class KrylovConditional(GridConditional):
@@ -193,7 +192,7 @@ class Krylov(Engine):
     def offered(self, model: Model, inputs: Inputs, data: Data | None, sizes: tuple[int, ...]) -> Cost:
         """What a grid takes: the lower the noise the more steps, and the search for sites included where one is needed."""
         if gaussian(model, data):
-            return self.cost(sizes, _steps(model, inputs))
+            return self.cost(sizes, STEPS * hardness(model, inputs))
         return self.cost(sizes).searching(_work(sizes, self.effort, 1 + self.effort.probes))
 
     def cost(self, sizes: tuple[int, ...], steps: float = STEPS) -> Cost:
@@ -243,13 +242,6 @@ class Krylov(Engine):
         log_det = two_levels.log_det_of(system, probed)
         probed, error = (probed, jnp.zeros(())) if self.whole else _looked_at(system, probed, effort)
         return KrylovConditional(structure, system, probed, h, found.z, log_det, found.gram, error, effort, sites.natural)
-
-
-def _steps(model: Model, inputs: Inputs) -> float:
-    """Of conjugate gradients, by how far the noise is below the prior variance."""
-    variance = float(jax.jit(typical_variance)(model.kernel, np.asarray(inputs.some_place)))
-    below = variance / max(float(np.min(noise_variance(model, inputs))), LEAST * variance, np.finfo(float).tiny)
-    return STEPS * max(math.log10(max(below, 1.0)), 1.0)
 
 
 def _work(sizes: tuple[int, ...], effort: two_levels.Effort, solves: int, steps: float = STEPS) -> Work:

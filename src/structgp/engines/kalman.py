@@ -217,7 +217,7 @@ class Kalman(Engine):
         periodic = f", periodic parts by {engine.harmonics} harmonics (covariance error below 1e-12)" if has_periodic else ""
         error = covariance_error(model.kernel, self.approximate) if self.approximate else 0.0
         cost = engine.cost(N, D)
-        look = _joined(N, D, 3) if engine.parallel else look_along(N, D)
+        look = _joined(N, D, 1.5) if engine.parallel else look_along(N, D)
         cost = cost if gaussian(model, data) else cost.searching(look)
         return Offer(engine, cost, note=f"{D} state{'s' if D > 1 else ''}{periodic}", error=error)
 
@@ -321,12 +321,12 @@ def cost_of_chain(N: int, D: int) -> Cost:
 
 def look_along(N: int, D: int) -> Work:
     """What the marginals take that sites leave along N places."""
-    return _along(N, D, 3)
+    return _along(N, D, 1.5)
 
 
 def _along(N: int, D: int, passes: float) -> Work:
     """The work of passes over N places, forwards or backwards, one place after the other."""
-    return Work(steps=6.0 * passes * N, small=4.0 * passes * N * D**3, traffic=100.0 * passes * N * D**2)
+    return Work(steps=8.0 * passes * N, small=4.0 * passes * N * D**3, traffic=100.0 * passes * N * D**2)
 
 
 def _joined(N: int, D: int, passes: float) -> Work:

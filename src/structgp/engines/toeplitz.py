@@ -21,7 +21,7 @@ from ..sites import Sites
 from ..structure.base import No
 from ..structure.dense import covariance, typical_variance, variances
 from ..structure.toeplitz import Toeplitz, toeplitz
-from .base import Cost, Engine, Offer, draw, first_no, form_by_shape, noise_variance, not_alike, not_gaussian
+from .base import Cost, Engine, Offer, draw, first_no, form_by_shape, hardness, noise_variance, not_alike, not_gaussian
 from .machine import Work
 
 LOWEST_NOISE = 1e-7  # in units of the prior variance: below, log|C| loses digits that Cholesky keeps
@@ -101,13 +101,13 @@ class FourierToeplitz(Engine):
         if noise_variance(model, inputs) < LOWEST_NOISE * _variance(model.kernel, inputs):
             return No("noise so low asks for the whole matrix")
         N = len(inputs)
-        transform = float(2 * N * math.log2(2 * N))
+        transform, inverse = float(2 * N * math.log2(2 * N)), inverse_work(N, hardness(model, inputs))
         cost = Cost(
             flops=OVERHEAD + 500 * N * math.log2(2 * N),
             bytes=8 * (6 * linalg.lags_needed(N) + 30 * N),
             rows=0,
-            evaluate=inverse_work(N) + Work(transforms=30 * transform, traffic=1000.0 * N),
-            condition=inverse_work(N) + Work(transforms=20 * transform),
+            evaluate=inverse + Work(transforms=30 * transform, traffic=1000.0 * N),
+            condition=inverse + Work(transforms=20 * transform),
             predict=Work(transforms=8 * transform, functions=N, traffic=400.0 * N),
             programs=15,
         )
@@ -128,11 +128,11 @@ class FourierToeplitz(Engine):
         return ToeplitzConditional(structure, noise, T, linalg.solve(k, noise, inverse.first, T), *inverse)
 
 
-def inverse_work(N: int) -> Work:
+def inverse_work(N: int, hard: float) -> Work:
     """The symbol, and conjugate gradients for the first column of the inverse."""
     lags = linalg.lags_needed(N)
     symbol = Work(transforms=2 * 2 * lags * math.log2(2 * lags), functions=3.0 * lags, traffic=80.0 * lags)
-    return symbol + STEPS * Work(transforms=4 * 2 * N * math.log2(2 * N), traffic=200.0 * N)
+    return symbol + STEPS * hard * Work(transforms=4 * 2 * N * math.log2(2 * N), traffic=200.0 * N)
 
 
 def _noise(sites: Sites) -> Float[Array, ""]:

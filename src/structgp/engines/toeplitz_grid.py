@@ -27,7 +27,7 @@ from ..sites import Sites
 from ..structure.base import No
 from ..structure.dense import covariance, typical_variance, variances
 from ..structure.toeplitz_grid import ToeplitzGrid, line_factor, toeplitz_grid
-from .base import Cost, Engine, Offer, draw, first_no, form_by_shape, noise_variance, not_alike, not_gaussian
+from .base import Cost, Engine, Offer, draw, first_no, form_by_shape, hardness, noise_variance, not_alike, not_gaussian
 from .eigen import ONE_NOISE, noise_of
 from .machine import Work
 from .toeplitz import LOWEST_NOISE, OVERHEAD, inverse_work
@@ -147,13 +147,13 @@ class ToeplitzLines(Engine):
         S = N // T
         flops = S * (OVERHEAD + 500 * T * math.log2(2 * T)) + 15 * S**3 + 8 * N * S
         turn = Work(eigen=float(S) ** 3, products=4.0 * N * S, traffic=100.0 * N)
-        transform = 2 * T * math.log2(2 * T)
+        transform, inverse = 2 * T * math.log2(2 * T), inverse_work(T, hardness(model, inputs))
         cost = Cost(
             flops,
             bytes=8 * (6 * linalg.lags_needed(T) + 10 * N + 6 * S**2),
             rows=0,
-            evaluate=turn + S * (inverse_work(T) + Work(transforms=30 * transform)) + Work(products=4.0 * N * S),
-            condition=turn + S * (inverse_work(T) + Work(transforms=20 * transform)),
+            evaluate=turn + S * (inverse + Work(transforms=30 * transform)) + Work(products=4.0 * N * S),
+            condition=turn + S * (inverse + Work(transforms=20 * transform)),
             predict=S * Work(transforms=8 * transform, traffic=400.0 * T),
             programs=18,
         )

@@ -121,7 +121,7 @@ def maximise_by_em(
     best, rng = starts[int(np.argmax(values))], generator(seed)
     others = [unit * perturbed(model, best / unit, rng, unit) for _ in range(restarts)]
     begin = [np.clip(start, *bounds.T) for start in (best, *others)]
-    with Progress(progress) as report, lapack_threads(1):
+    with Progress(progress, deadline=deadline) as report, lapack_threads(1):
         runs = [_run(problem, begin[0], max_evaluations, report, deadline)]
         runs += [_run(problem, start, max_evaluations, report, deadline) for start in begin[1:] if not deadline.passed()]
     winner = max(runs, key=lambda run: run.trace[-1])
