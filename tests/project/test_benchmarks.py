@@ -343,7 +343,7 @@ def test_plans_are_held_against_the_clock():
     assert plan_honesty.growing(rows) == ["grow faster than was said: Kalman, easy, condition"]
     slower = plan_honesty.cliffs(rows)  # a matrix of four times as many rows takes 6.4 s
     assert slower[1:] == ["  Kalman, easy, 4000: condition 9 s, dense about 6.4 s"]
-    assert plan_honesty.cliffs(rows[1:]) == []
+    assert plan_honesty.cliffs([row for row in rows if row["engine"] != "Cholesky"]) == []
 
 
 def test_every_engine_has_its_cases():
