@@ -201,13 +201,23 @@ def test_results_are_kept_updated_and_drawn_from(tmp_path):
     assert "8 inducing inputs, power 0.5; covariance error" in fitted.summary()
 
 
-@pytest.mark.parametrize("place", ["k-means", "conditional-variance", "random"])
+@pytest.mark.parametrize("place", ["k-means", "conditional-variance", "random", "ivm"])
 def test_inputs_are_put_among_the_rows(place):
     fitted = sg.GP(INNER, NOISE).condition(X, Y, approximate=sg.Inducing(20, place=place))
     inputs = fitted.kernel.inputs
     assert inputs.shape == (20, 2)
     assert len(np.unique(inputs, axis=0)) == 20
     assert (np.abs(inputs) <= 2).all()
+
+
+def test_rows_that_tell_most_lie_where_labels_change():
+    x = np.linspace(-3, 3, 121)[:, None]
+    gp = sg.GP(sg.SquaredExponential(0.7, 9.0), sg.Bernoulli())
+    fitted = gp.condition(x, (x[:, 0] > 0.4) * 1.0, approximate=sg.Inducing(25, place="ivm"))
+    assert np.min(np.abs(fitted.kernel.inputs - 0.4)) < 0.1
+    numbers = sg.GP(sg.SquaredExponential(0.7), NOISE).condition(x, np.sin(x[:, 0]), approximate=sg.Inducing(2, place="ivm"))
+    first, second = numbers.kernel.inputs[:, 0]
+    assert abs(first - second) > 2.0  # where the variance is largest, far from what is known
 
 
 def test_constant_and_repeated_rows_are_no_obstacle():

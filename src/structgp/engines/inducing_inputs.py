@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -14,7 +13,7 @@ from .._types import double_precision, whole
 from ..inputs.layouts import Inputs, as_inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
-from ..linalg.features.placing import MOST_ROWS, centres, distinct, pivots
+from ..linalg.features.placing import MOST_ROWS, centres, distinct, informative, pivots
 from ..parameters.tree import leaves
 from ..posterior import Model
 from ..structure.dense import covariance, variances
@@ -24,7 +23,8 @@ from .base import Engine, not_concave
 from .cholesky import Cholesky, SignedCholesky
 from .inducing import METHODS, InducingEngine
 
-PLACES = ("k-means", "conditional-variance", "random")
+PLACES = ("k-means", "conditional-variance", "random", "ivm")
+ROUNDING = 1e-13  # of the largest number of a column: what its spread is made of when the column is constant
 PAIRED = {"ep": "fitc", "power-ep": "fitc", "laplace": "fitc", "variational": "vfe"}  # the method that suits each inference
 
 
@@ -40,9 +40,9 @@ class Inducing(Approximation):
     "nystrom", "sor", or "subset" (the exact process of so many rows, drawn at random); "auto" takes "power" for Gaussian
     observations, "fitc" for EP and Laplace and "vfe" for the variational bound.
 
-    `place` says where they are put: "k-means" (in units of the lengthscales, the best in many columns), "conditional-variance"
-    or "random". `learn` moves them with the other parameters, by default where what they leave out is worth it; an array is
-    taken as it is.
+    `place` says where they are put: "k-means" (in units of the lengthscales, the best in many columns), "conditional-variance",
+    "ivm" (rows that tell most of f, the informative vector machine) or "random". `learn` moves them with the other parameters,
+    by default where what they leave out is worth it; an array is taken as it is.
     """
 
     inputs: Any = eqx.field(converter=_inputs)
@@ -105,7 +105,7 @@ class Inducing(Approximation):
         if isinstance(self.inputs, int) and any(leaf.path.endswith(".inputs") for leaf in leaves(model)):
             return model  # it has been given some before
         if isinstance(self.inputs, int):
-            kernel = place_among(model.kernel, X, self.inputs, self.place)
+            kernel = place_among(model, X, self.inputs, self.place, data)
         else:
             kernel = placed(model.kernel, X, lambda kernel, seen: self._as_seen(seen.shape[1]))
         model = model.replace(kernel=kernel)
@@ -143,19 +143,45 @@ def _check_array(inputs: np.ndarray) -> None:
 
 
 @double_precision
-def place_among(kernel: Kernel, X: np.ndarray, count: int, how: str, seed: int = 0) -> Kernel:
-    """The kernel with at most so many inducing inputs among rows, all different, in its present units."""
-    return placed(kernel, X, partial(_some, count=count, how=how, rng=np.random.default_rng(seed)))
+def place_among(model: Model, X: np.ndarray, count: int, how: str, data: Data | None = None, seed: int = 0) -> Kernel:
+    """The kernel of a model with at most so many inducing inputs among rows, all different, in its present units."""
+    rows = np.random.default_rng(seed).permutation(len(X))[:MOST_ROWS]
+    told = None if data is None else _told(model, X, data, rows)
+    return placed(model.kernel, X, lambda kernel, seen: _some(kernel, np.asarray(seen)[rows], count, how, told))
 
 
-def _some(kernel: Kernel, X: np.ndarray, *, count: int, how: str, rng: np.random.Generator) -> np.ndarray:
-    X = np.asarray(X)[rng.permutation(len(X))[:MOST_ROWS]]
+def _some(kernel: Kernel, X: np.ndarray, count: int, how: str, told: Any) -> np.ndarray:
     if how == "random":
         return distinct(X)[:count]
-    if how == "conditional-variance":
-        X = distinct(X)
-        column = jax.jit(lambda kernel, X, x: covariance(kernel, X, x[None])[:, 0])
-        return X[pivots(lambda i: column(kernel, X, X[i]), np.asarray(variances(kernel, jnp.asarray(X))), count)]
+    if how in ("conditional-variance", "ivm"):
+        column = lambda i: _column(kernel, X, X[i])
+        prior = np.asarray(variances(kernel, jnp.asarray(X)))
+        chosen = informative(column, prior, told, count) if how == "ivm" and told is not None else pivots(column, prior, count)
+        return distinct(X[chosen])
     spread = X.std(axis=0)
     units = in_units(kernel, X)
-    return centres(X, np.asarray(X / np.where(spread > 0, spread, 1.0) if units is None else units), count, rng)
+    if units is None:
+        units = X / np.where(spread > ROUNDING * np.abs(X).max(axis=0), spread, 1.0)
+    return centres(X, np.asarray(units), count, np.random.default_rng(0))
+
+
+@jax.jit
+def _column(kernel: Kernel, X: Any, x: Any) -> Any:
+    return covariance(kernel, X, x[None])[:, 0]
+
+
+def _told(model: Model, X: np.ndarray, data: Data, rows: np.ndarray) -> Any:
+    """How the log probability of each observation falls and bends in the mean of f, given its mean without the known one."""
+    known = jnp.asarray(jax.vmap(model.mean)(jnp.asarray(X)[rows]))
+    extra = 1.0 if data.extra is None else jnp.asarray(data.extra)[rows]
+    y, seen = jnp.asarray(data.y)[rows, 0], np.asarray(data.seen)[rows]
+
+    @jax.jit
+    def derivatives(m: Any, v: Any) -> Any:
+        return model.likelihood.tilted_derivatives(y, known + m, v, 1.0, extra)[1:]
+
+    def told(m: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        slope, bend = (np.where(seen, np.asarray(part), 0.0) for part in derivatives(m, v))
+        return slope, np.maximum(bend, 0.0)
+
+    return told

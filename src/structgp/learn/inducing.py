@@ -135,7 +135,7 @@ class _Stages:
         self.model = self._with(learned)
 
     def _place(self) -> None:
-        self.model = self.model.replace(kernel=place_among(self.model.kernel, self.X, self.size, self.engine.place))
+        self.model = self.model.replace(kernel=place_among(self.model, self.X, self.size, self.engine.place, self.data))
 
     def _climb(self, most: int, model: Any, grain: float = 0.0) -> Learning:
         objective = evidence_objective(model, self.inputs, self.data, self.engine, grain)

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 SWEEPS = 8
 MOST_ROWS = 50_000  # of which clusters are found, or rows are chosen
 BLOCK = 4096
+Told = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 def distinct(X: Float[Any, "N D"]) -> Float[np.ndarray, "M D"]:
@@ -50,22 +51,39 @@ def centres(X: Float[Any, "N D"], units: Float[Any, "N E"], count: int, rng: np.
     return distinct(sums / sizes[:, None])
 
 
-def pivots(
-    column: Callable[[int], Float[Any, " N"]], variances: Float[Any, " N"], count: int, noise: float = 0.0
-) -> Int[np.ndarray, " M"]:
-    """Rows of which those before tell least, by the pivots of a Cholesky factorisation of a matrix given by its columns.
+def pivots(column: Callable[[int], Float[Any, " N"]], variances: Float[Any, " N"], count: int) -> Int[np.ndarray, " M"]:
+    """Rows of which those before tell least, by the pivots of a Cholesky factorisation of a matrix given by its columns."""
+    largest = float(np.max(variances))
 
-    With noise, those that tell most of values seen through it: the same of the matrix with the noise on its diagonal.
+    def exactly(m: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros_like(v), np.where(v > 1e-12 * largest, 1 / np.maximum(v, 1e-300), 0.0)
+
+    return _greedy(column, variances, exactly, count, lambda v, bend: np.where(bend > 0, v, 0.0))
+
+
+def informative(
+    column: Callable[[int], Float[Any, " N"]], variances: Float[Any, " N"], told: Told, count: int
+) -> Int[np.ndarray, " M"]:
+    """Rows whose observations tell most of what is still open, −½ log(1 − νς), one after the other.
+
+    `told` says for means and variances of f how the log probability of each observation falls in the mean (slope), and bends
+    (ν): what an observation leaves of the process is K − ν ssᵀ, with s its covariances with the process before.
     """
-    left, factor = np.array(variances, dtype=float), np.zeros((count, len(variances)))
+    return _greedy(column, variances, told, count, lambda v, bend: v * bend)
+
+
+def _greedy(column: Any, variances: Any, told: Told, count: int, gain: Callable[[Any, Any], Any]) -> np.ndarray:
+    v, m, factor = np.array(variances, dtype=float), np.zeros(len(variances)), np.zeros((count, len(variances)))
     chosen: list[int] = []
-    for i in range(min(count, len(left))):
-        at = int(np.argmax(left))
-        if left[at] <= 1e-12 * np.max(variances):
+    for i in range(min(count, len(v))):
+        slope, bend = told(m, v)
+        gains = gain(v, bend)
+        gains[chosen] = 0.0
+        at = int(np.argmax(gains))
+        if gains[at] <= 0:
             break
-        row = np.asarray(column(at)) - factor[:i, at] @ factor[:i]
-        factor[i] = row / np.sqrt(left[at] + noise)
-        left = np.maximum(left - factor[i] ** 2, 0.0)
+        s = np.asarray(column(at)) - factor[:i, at] @ factor[:i]
+        factor[i] = np.sqrt(bend[at]) * s
+        v, m = np.maximum(v - factor[i] ** 2, 0.0), m + slope[at] * s
         chosen.append(at)
-        left[chosen] = 0.0
     return np.asarray(chosen, dtype=int)
