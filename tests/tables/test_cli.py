@@ -279,6 +279,12 @@ def test_version_and_usage():
         (["fit", "series.csv", "--target", "value", "--task", "counts"], "counts are whole numbers"),
         (["fit", "series.csv", "--target", "value", "--budget", "soon"], "not a duration"),
         (["fit", "series.csv", "--target", "value", "--structure", "magic"], "structure must be"),
+        (["fit", "series.csv", "--target", "value", "--approximate", "magic"], "approximate must be one of"),
+        (["fit", "series.csv", "--target", "value", "--approximate", "inducing:0"], "the number of inducing inputs must be"),
+        (
+            ["fit", "series.csv", "--target", "value", "--structure", "dense", "--approximate", "inducing:9"],
+            "--structure dense is exact, so nothing is approximate there",
+        ),
         (["fit", "series.csv", "--target", "value", "--kernel", "Matren52"], "did you mean Matern52"),
         (["fit", "series.csv", "--target", "value", "--horizon", "3"], "a horizon needs a series, but the inputs form a table"),
         (["fit", "series.csv", "--target", "value", "--dates", "us"], "dates must be one of auto, day-first, month-first"),
@@ -317,3 +323,15 @@ def test_bad_input_gets_one_line_and_leaves_nothing(folder, fitted, monkeypatch,
 @pytest.mark.parametrize(("text", "seconds"), [("60s", 60.0), ("5m", 300.0), ("1h", 3600.0), ("1.5", 1.5)])
 def test_durations(text, seconds):
     assert seconds_of(text) == seconds
+
+
+def test_a_function_of_all_columns_through_inducing_inputs(tmp_path):
+    rng = np.random.default_rng(0)
+    x, z = rng.uniform(-2, 2, (2, 150))
+    pl.DataFrame({"x": x, "z": z, "y": np.sin(2 * x) + z + 0.1 * rng.normal(size=150)}).write_csv(tmp_path / "table.csv")
+    options = ("--target", "y", "--approximate", "inducing:20", "--out", tmp_path / "out")
+    as_json("fit", tmp_path / "table.csv", *options)
+    model = load_table_model(tmp_path / "out" / "model.structgp")
+    assert model.fitted.plan.engine.name == "Inducing"
+    assert model.fitted.kernel.inputs.shape == (20, 2)
+    assert np.mean((model.predict(pl.read_csv(tmp_path / "table.csv"))["mean"] - np.sin(2 * x) - z) ** 2) < 0.05
