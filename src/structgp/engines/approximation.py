@@ -86,5 +86,5 @@ def as_approximation(given: Any) -> Approximation | None:
 
 def of_structure(given: Any) -> tuple[str, Approximation | None]:
     """An exact structure by its name, or "auto" and the approximation that was asked for in its place."""
-    named = isinstance(given, str) and given.partition(":")[0] in NAMED
+    named = isinstance(given, str) and given.partition(":")[0] in (*NAMES, *NAMED)
     return ("auto", as_approximation(given)) if named or isinstance(given, Approximation) else (given, None)

@@ -13,11 +13,12 @@ from .._types import double_precision, whole
 from ..inputs.layouts import Inputs, as_inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
+from ..linalg.features.low_rank import with_jitter
 from ..linalg.features.placing import MOST_ROWS, centres, distinct, informative, pivots
 from ..parameters.tree import leaves
 from ..posterior import Model
 from ..structure.dense import covariance, variances
-from ..structure.low_rank import in_units, placed
+from ..structure.low_rank import Through, in_units, placed
 from .approximation import NAMED, Approximation
 from .base import Engine, not_concave
 from .cholesky import Cholesky, SignedCholesky
@@ -25,6 +26,7 @@ from .inducing import METHODS, InducingEngine
 
 PLACES = ("k-means", "conditional-variance", "random", "ivm")
 ROUNDING = 1e-13  # of the largest number of a column: what its spread is made of when the column is constant
+NOVEL = 0.05  # of its variance that is left out of a row, where it becomes an inducing input while there is room
 PAIRED = {"ep": "fitc", "power-ep": "fitc", "laplace": "fitc", "variational": "vfe"}  # the method that suits each inference
 
 
@@ -163,6 +165,23 @@ def _some(kernel: Kernel, X: np.ndarray, count: int, how: str, told: Any) -> np.
     if units is None:
         units = X / np.where(spread > ROUNDING * np.abs(X).max(axis=0), spread, 1.0)
     return centres(X, np.asarray(units), count, np.random.default_rng(0))
+
+
+@double_precision
+def more_inputs(own: Through, room: int, novel: float) -> np.ndarray:
+    """Rows, as a kernel sees them, of whose variance its inducing inputs leave out more than a part: at most so many."""
+    if room <= 0:
+        return np.zeros((0, own.inputs.shape[1]))
+    X = np.asarray(own.X)
+    V, prior = (np.asarray(part) for part in _known(own))
+    column = lambda i: np.asarray(_column(own.kernel, X, X[i])) - V[:, i] @ V
+    return distinct(X[pivots(column, np.maximum(prior - (V * V).sum(axis=0), 0.0), room, novel * float(np.max(prior)))])
+
+
+@jax.jit
+def _known(own: Through) -> tuple[Any, Any]:
+    L = jnp.linalg.cholesky(with_jitter(covariance(own.kernel, own.inputs, own.inputs)))
+    return jax.scipy.linalg.solve_triangular(L, own.cross().T, lower=True), variances(own.kernel, own.X)
 
 
 @jax.jit

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._types import Seed, double_precision, generator, whole
 from ..engines import memory
-from ..engines.approximation import Approximation
+from ..engines.approximation import Approximation, FiniteState, as_approximation
 from ..engines.plan import FEW_ROWS, Plan, asked_for, evaluations_of, plan, restarts_for
 from ..inference.mcmc import LatentDraws, sample_latents
 from ..inputs.layouts import Grid, Inputs, Points, as_inputs, grid_of
@@ -30,6 +30,7 @@ from ..parameters.tree import Parametrised, free_vector
 from ..structure.kronecker import all_factors
 from .conditioning import check_inputs, compiled_ahead, condition, rule_for
 from .fitted import Fitted
+from .inducing_stream import InducingStream, stream_through_inputs
 from .prior import sample_prior
 from .series import FittedSeries, condition_series, fit_series
 from .stream import Stream, from_nothing
@@ -270,13 +271,17 @@ class GP(Parametrised):
         return fit_series(self, X, y, noise, missing, shared, restarts, seed, max_evaluations, progress, seconds)
 
     @double_precision
-    def stream(self, approximate: str | None = None) -> Stream:
-        """A model along time that takes observations as they come and keeps none: constant work and memory for each.
+    def stream(self, approximate: str | Approximation | None = None) -> Stream | InducingStream:
+        """A model that takes observations as they come and keeps none: constant work and memory for each.
 
-        `approximate` is that of `plan`, for kernels without a finite state.
+        It goes along time, unless `approximate` is ``Inducing(200)``: then rows of any columns come in any order. By a name it
+        is that of `plan`, for kernels without a finite state.
         """
         self._needs_gaussian("a stream")
-        return from_nothing(self, approximate)
+        approximation = as_approximation(approximate)
+        if approximation is None or isinstance(approximation, FiniteState):
+            return from_nothing(self, None if approximation is None else approximation.name)
+        return stream_through_inputs(self, approximation)
 
     def log_evidence(self, X: Any, y: Any, **options: Any) -> float:
         """log p(y) with the parameters as they are."""

@@ -51,12 +51,17 @@ def centres(X: Float[Any, "N D"], units: Float[Any, "N E"], count: int, rng: np.
     return distinct(sums / sizes[:, None])
 
 
-def pivots(column: Callable[[int], Float[Any, " N"]], variances: Float[Any, " N"], count: int) -> Int[np.ndarray, " M"]:
-    """Rows of which those before tell least, by the pivots of a Cholesky factorisation of a matrix given by its columns."""
-    largest = float(np.max(variances))
+def pivots(
+    column: Callable[[int], Float[Any, " N"]], variances: Float[Any, " N"], count: int, least: float | None = None
+) -> Int[np.ndarray, " M"]:
+    """Rows of which those before tell least, by the pivots of a Cholesky factorisation of a matrix given by its columns.
+
+    None of which less is open than `least`, by default than rounding leaves.
+    """
+    least = 1e-12 * float(np.max(variances)) if least is None else least
 
     def exactly(m: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.zeros_like(v), np.where(v > 1e-12 * largest, 1 / np.maximum(v, 1e-300), 0.0)
+        return np.zeros_like(v), np.where(v > least, 1 / np.maximum(v, 1e-300), 0.0)
 
     return _greedy(column, variances, exactly, count, lambda v, bend: np.where(bend > 0, v, 0.0))
 
