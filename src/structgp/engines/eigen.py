@@ -19,7 +19,7 @@ from ..structure.base import No
 from ..structure.dense import covariance
 from ..structure.kronecker import Kronecker, kronecker
 from .base import Cost, Engine, Offer, draw, first_no, form_by_shape, not_alike, not_gaussian
-from .grids import GridConditional, contract, cross, every_cell, joint_draws, layout, row_numbers, rows_of
+from .grids import GridConditional, contract, cross, every_cell, joint_draws, row_numbers, rows_of
 from .machine import Work
 
 ONE_NOISE = "one noise level in all cells; else Krylov"  # said while the data are not known
@@ -58,7 +58,7 @@ class EigenConditional(GridConditional):
         return contract(rows, self.alpha), jnp.maximum(prior - explained, 0.0)
 
     def on_grid(self, grid: Grid) -> tuple[Float[Array, "M _"], Float[Array, " M"]]:
-        there = layout(self.structure, grid)
+        there = self.structure.on(grid)
         rows = self._turned(cross(there, self.structure))
         variance = kron.outer(there.prior_variances()) - kron.product(kron.squared(rows), self.inverse)
         return there.from_grid(kron.products(rows, self.alpha)), there.from_grid(jnp.maximum(variance, 0.0)[None])[:, 0]
@@ -73,7 +73,7 @@ class EigenConditional(GridConditional):
 
     def residuals_on_grid(self, grid: Grid, key: Array, n: int) -> Float[Array, "M n"]:
         """A prior draw on both grids, less what its own noisy values on this one make of it."""
-        there = layout(self.structure, grid)
+        there = self.structure.on(grid)
         of_prior, of_noise = jax.random.split(key)
         here, new = joint_draws(self.structure, there, of_prior, n)
         noisy = here + jnp.sqrt(self.noise) * jax.random.normal(of_noise, here.shape)

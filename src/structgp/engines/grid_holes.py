@@ -2,13 +2,18 @@
 
 Means are solved for to a tolerance. The log determinant comes with an interval that holds it for certain and, unless that is
 short, with the standard error of a few probes. On small grids the preconditioner is the whole matrix, and all is exact.
+
+Cells that are never seen, whatever the other coordinates (land on a map of the sea, at any time), are left out: the axes that
+they lie on are taken as one, with the places that were ever seen. Holes that are left are scattered, and take few steps at any
+noise, where a hole with a shape takes the more the lower the noise.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -41,7 +46,7 @@ from .base import (
     not_concave,
 )
 from .grid_seen import FEW
-from .grids import GridConditional, contract, cross, every_cell, joint_draws, layout, rows_of
+from .grids import GridConditional, contract, cross, every_cell, joint_draws, rows_of
 from .machine import Work
 
 WHOLE = 2500  # cells up to which the preconditioner is the whole matrix
@@ -51,6 +56,8 @@ EXACT = 200  # places up to which each variance is solved for
 CHECKED = 16  # cells that tell how good the quick variances are
 GRAIN = 0.1  # the same probes throughout make a smooth function, but not quite that of its gradient
 STEPS = 12  # of conjugate gradients, typically
+MOST_SITES = 1000  # places of axes that are taken as one: their covariance has eigenvectors
+FULLER = 1.02  # by how much more of the cells must then be seen
 
 
 class KrylovConditional(GridConditional):
@@ -104,7 +111,7 @@ class KrylovConditional(GridConditional):
         return contract(white, self.z), jnp.maximum(prior - known + left, 0.0)
 
     def on_grid(self, grid: Grid) -> tuple[Float[Array, "M _"], Float[Array, " M"]]:
-        there = layout(self.structure, grid)
+        there = self.structure.on(grid)
         white = self._whitened(cross(there, self.structure))
         known = kron.outer([jnp.sum(V * V, axis=1) for V in white])
         variance = kron.outer(there.prior_variances()) - known + whitened.variances(self.system, white, self.probed)
@@ -122,7 +129,7 @@ class KrylovConditional(GridConditional):
 
     def residuals_on_grid(self, grid: Grid, key: Array, n: int) -> Float[Array, "M n"]:
         """A prior draw on both grids, less what its own noisy values on this one make of it."""
-        there, w = layout(self.structure, grid), self.system.w
+        there, w = self.structure.on(grid), self.system.w
         of_prior, of_noise = jax.random.split(key)
         here, new = joint_draws(self.structure, there, of_prior, n)
         h = w * here + jnp.sqrt(w) * jax.random.normal(of_noise, here.shape)
@@ -161,11 +168,19 @@ def of_values(log_det: Array, gram: Array, w: Array, shift: Array) -> tuple[Arra
     return log_det - log_sum(jnp.ravel(w)), T.reshape(len(T), -1) @ shift.reshape(len(T), -1).T - gram
 
 
+class EverSeen(NamedTuple):
+    """Which factors are taken as one, and how many of their places together were ever seen."""
+
+    which: tuple[int, ...]
+    places: int
+
+
 class Krylov(Engine):
     """Kernels that factor over the axes of a grid, with a precision for each cell, 0 for a hole."""
 
     effort: two_levels.Effort = eqx.field(static=True, default=LEARNING)
     whole: bool = eqx.field(static=True, default=False)
+    ever_seen: EverSeen | None = eqx.field(static=True, default=None)
 
     name: ClassVar[str] = "Krylov"
     structure: ClassVar[str] = "kronecker"
@@ -186,7 +201,12 @@ class Krylov(Engine):
         if engine.whole:
             return Offer(engine, engine.offered(model, inputs, data, form.sizes))
         note = f"evidence with a standard error, by {engine.effort.probes} probes; more at the end"
-        cost = engine.offered(model, inputs, data, form.sizes)
+        sizes = form.sizes
+        if engine.ever_seen is not None:
+            which, count = engine.ever_seen
+            sizes = (count, *(G for i, G in enumerate(sizes) if i not in which))
+            note = f"{count} places that were ever seen by {' × '.join(map(str, sizes[1:]))}; {note}"
+        cost = engine.offered(model, inputs, data, sizes)
         return Offer(engine, cost, note=note, accuracy=engine.accuracy, grain=GRAIN)
 
     def offered(self, model: Model, inputs: Inputs, data: Data | None, sizes: tuple[int, ...]) -> Cost:
@@ -220,9 +240,12 @@ class Krylov(Engine):
 
     def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> Krylov:
         cells = math.prod(inputs.shape) if isinstance(inputs, Grid) else len(inputs)
-        return Krylov(LEARNING._replace(modes=cells, probes=0), whole=True) if cells <= WHOLE else Krylov()
+        if cells <= WHOLE:
+            return Krylov(LEARNING._replace(modes=cells, probes=0), whole=True)
+        return Krylov(ever_seen=ever_seen(model.kernel, inputs, data) if gaussian(model, data) else None)
 
     def log_det_and_gram(self, structure: Kronecker, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        structure = self._without_what_is_never_seen(structure, sites)
         w, h = _on_cells(structure, sites)
         log_det, gram = whitened.log_det_and_gram(structure.matrices(), w, h, self.effort)
         return (log_det, gram) if sites.natural else of_values(log_det, gram, w, h)
@@ -236,12 +259,43 @@ class Krylov(Engine):
 
     def condition(self, structure: Kronecker, sites: Sites) -> KrylovConditional:
         effort = self.effort if self.whole else self.effort._replace(**FINAL)
+        structure = self._without_what_is_never_seen(structure, sites)
         w, h = _on_cells(structure, sites)
         system = whitened.build(structure.matrices(), w, effort)
         probed, found = two_levels.probe(system, effort, seed=two_levels.SEED + 1), two_levels.means(system, h, effort)
         log_det = two_levels.log_det_of(system, probed)
         probed, error = (probed, jnp.zeros(())) if self.whole else _looked_at(system, probed, effort)
         return KrylovConditional(structure, system, probed, h, found.z, log_det, found.gram, error, effort, sites.natural)
+
+    def _without_what_is_never_seen(self, structure: Kronecker, sites: Sites) -> Kronecker:
+        if self.ever_seen is None:
+            return structure
+        which, count = self.ever_seen
+        w = structure.to_grid(sites.precision[:, None])[0]
+        seen = jnp.any(w > 0, axis=tuple(i for i in range(w.ndim) if i not in which))
+        return structure.joined(which, jnp.nonzero(jnp.ravel(seen), size=count)[0])
+
+
+def ever_seen(kernel: Kernel, inputs: Inputs, data: Data | None) -> EverSeen | None:
+    """The factors of which many places together are never seen, on the host; None where that is not so."""
+    form = kronecker(kernel, inputs)
+    if data is None or isinstance(form, No) or len(form.groups) < 2 or not np.any(data.seen):
+        return None
+    assert isinstance(inputs, Grid)
+    seen = np.zeros(math.prod(inputs.shape), bool)
+    seen[slice(None) if inputs.cells is None else np.asarray(inputs.cells)] = np.asarray(data.seen)
+    order = tuple(d for group in form.groups for d in group)
+    over = seen.reshape(inputs.shape).transpose(order).reshape(form.sizes)
+    best, fullest = None, FULLER * over.mean()
+    for some in range(1, len(form.groups)):
+        for which in itertools.combinations(range(len(form.groups)), some):
+            dims = [d for i in which for d in form.groups[i]]
+            rest = tuple(i for i in range(over.ndim) if i not in which)
+            count = int(np.any(over, axis=rest).sum())
+            full = over.sum() / (count * math.prod(form.sizes[i] for i in rest))
+            if dims == sorted(dims) and count <= MOST_SITES and full > fullest:
+                best, fullest = EverSeen(which, count), full
+    return best
 
 
 def _work(sizes: tuple[int, ...], effort: two_levels.Effort, solves: int, steps: float = STEPS) -> Work:

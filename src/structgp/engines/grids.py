@@ -15,9 +15,8 @@ from ..inputs.layouts import Grid, Inputs
 from ..kernels.algebra import Kernel
 from ..linalg.grids import kronecker as kron
 from ..posterior import Conditional
-from ..structure.base import No
 from ..structure.dense import covariance, variances
-from ..structure.kronecker import Kronecker, all_factors, kronecker
+from ..structure.kronecker import Kronecker, all_factors
 
 
 class GridConditional(Conditional):
@@ -36,13 +35,6 @@ def factor_sizes(kernel: Kernel, inputs: Inputs) -> list[int]:
     """How many places each factor of the kernel has on a grid."""
     assert isinstance(inputs, Grid)
     return [math.prod(inputs.shape[d] for d in part.dims) for part in all_factors(kernel, len(inputs.shape))]
-
-
-def layout(structure: Kronecker, grid: Grid) -> Kronecker:
-    """The same kernel on another grid."""
-    there = kronecker(structure.kernel, grid)
-    assert not isinstance(there, No)
-    return there
 
 
 def cross(there: Kronecker, here: Kronecker) -> list[Float[Array, "_ _"]]:

@@ -62,6 +62,9 @@ class NeighbourConditional(Conditional):
     def row_size(self) -> int:
         return self.told**2
 
+    def draw_size(self, places: int, n: int) -> int:
+        return places * (self.row_size + 3 * n)
+
     def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         return self.log_det, self.gram
 

@@ -46,11 +46,26 @@ class Kronecker(Structure):
     cells: Int[Array, " N"] | None  # flat index of each row, None: all cells in order
     groups: tuple[tuple[int, ...], ...] = eqx.field(static=True)  # the columns that each factor sees
     shape: tuple[int, ...] = eqx.field(static=True)  # the caller's axes
+    kept: Int[Array, " S"] | None = None  # which combinations of its axes are places of the first factor, None: all
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """How many places each factor has."""
-        return tuple(math.prod(self.shape[d] for d in group) for group in self.groups)
+        return self._whole if self.kept is None else (len(self.kept), *self._whole[1:])
+
+    def joined(self, which: tuple[int, ...], kept: Int[Array, " S"]) -> Kronecker:
+        """Some factors as one, the first, over those of their places together that are kept."""
+        rest = [i for i in range(len(self.groups)) if i not in which]
+        one = _joined([Factor(self.groups[i], self.factors[i]) for i in which])
+        assert one.dims == tuple(d for i in which for d in self.groups[i]), "places are counted in the order of the axes"
+        places = functools.reduce(_pairs, [self.places[i] for i in which])[kept], *(self.places[i] for i in rest)
+        factors, groups = (one.kernel, *(self.factors[i] for i in rest)), (one.dims, *(self.groups[i] for i in rest))
+        return Kronecker(self.kernel, factors, places, self.cells, groups, self.shape, kept)
+
+    def on(self, grid: Grid) -> Kronecker:
+        """The same factors on another grid, all of its places."""
+        places = tuple(_product_of([grid.axes[d] for d in group]) for group in self.groups)
+        return Kronecker(self.kernel, self.factors, places, grid.cells, self.groups, grid.shape)
 
     def matrices(self) -> tuple[Float[Array, "_ _"], ...]:
         """K_d, the covariance of each factor among its places."""
@@ -60,10 +75,13 @@ class Kronecker(Structure):
         """Columns in the caller's order as arrays over the grid, zero where there is no row."""
         full = values if self.cells is None else jnp.zeros((math.prod(self.shape), values.shape[1])).at[self.cells].set(values)
         turned = jnp.transpose(full.T.reshape(-1, *self.shape), (0, *(1 + d for d in self._order)))
-        return turned.reshape(-1, *self.sizes)
+        arrays = turned.reshape(-1, *self._whole)
+        return arrays if self.kept is None else arrays[:, self.kept]
 
     def from_grid(self, X: Float[Array, " C *sizes"]) -> Float[Array, "N C"]:
-        """Arrays over the grid as columns in the caller's order."""
+        """Arrays over the grid as columns in the caller's order, zero where a place was left out."""
+        if self.kept is not None:
+            X = jnp.zeros((len(X), *self._whole)).at[:, self.kept].set(X)
         turned = X.reshape(-1, *(self.shape[d] for d in self._order))
         back = jnp.transpose(turned, (0, *(1 + int(d) for d in np.argsort(self._order))))
         full = back.reshape(len(X), -1).T
@@ -90,6 +108,10 @@ class Kronecker(Structure):
     def prior_variances(self) -> list[Float[Array, " _"]]:
         """The variance of each factor at its places."""
         return [variances(k, P) for k, P in zip(self.factors, self.places, strict=True)]
+
+    @property
+    def _whole(self) -> tuple[int, ...]:
+        return tuple(math.prod(self.shape[d] for d in group) for group in self.groups)
 
     @property
     def _order(self) -> tuple[int, ...]:
@@ -225,6 +247,11 @@ def _joined(parts: Sequence[Factor], dims: tuple[int, ...] | None = None) -> Fac
     why = next((part.why for part in parts if part.why and len(part.dims) > 1), "its factors share columns")
     kernels = tuple(seen_by(part) for part in parts)
     return Factor(dims, kernels[0] if len(kernels) == 1 else Product(kernels), why)
+
+
+def _pairs(P: Float[Array, "A D"], Q: Float[Array, "B E"]) -> Float[Array, "AB F"]:
+    """Every place of one with every place of the other, the last fastest."""
+    return jnp.concatenate([jnp.repeat(P, len(Q), axis=0), jnp.tile(Q, (len(P), 1))], axis=1)
 
 
 def _product_of(axes: list[Any]) -> Any:
