@@ -59,6 +59,30 @@ def _with_jitter(B: Float[Array, "N N"], w: Float[Array, " N"], scale: Float[Arr
     return jnp.linalg.cholesky(B + jnp.diag(jitter * w)), jitter
 
 
+@jax.custom_batching.custom_vmap
+def _factor(B: Float[Array, "N N"], w: Float[Array, " N"], scale: Float[Array, ""]) -> tuple[Array, Array]:
+    """The factor of B, with jitter only when needed, of which no derivative is taken; of a batch all are rescued at once."""
+    L = jnp.linalg.cholesky(B)
+    return jax.lax.cond(jnp.isnan(L[-1, -1]), lambda: _with_jitter(B, w, scale), lambda: (L, jnp.zeros(())))
+
+
+@_factor.def_vmap
+def _factors(size: int, batched: Any, B: Array, w: Array, scale: Array) -> tuple[Any, Any]:
+    B, w, scale = (
+        part if own else jnp.broadcast_to(part, (size, *part.shape)) for part, own in zip((B, w, scale), batched, strict=True)
+    )
+    L = jnp.linalg.cholesky(B)
+
+    def rescued() -> tuple[Array, Array]:
+        again, jitter = jax.vmap(_with_jitter)(B, w, scale)
+        fine = ~jnp.isnan(L[:, -1, -1])
+        return jnp.where(fine[:, None, None], L, again), jnp.where(fine, 0.0, jitter)
+
+    # under vmap a choice for each is both ways for all, so that there is one choice for all
+    found = jax.lax.cond(jnp.any(jnp.isnan(L[:, -1, -1])), rescued, lambda: (L, jnp.zeros(size)))
+    return found, (True, True)
+
+
 @jax.custom_vjp
 def log_det_and_gram(
     K: Float[Array, "N N"], w: Float[Array, " N"], T: Float[Array, "N C"]
@@ -71,8 +95,9 @@ def log_det_and_gram(
 
 
 def _forward(K: Array, w: Array, T: Array) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
-    L, _ = factorise(K, w)
-    U = jax.scipy.linalg.solve_triangular(L, jnp.sqrt(w)[:, None] * T, lower=True)
+    S = jnp.sqrt(w)
+    L, _ = _factor(jnp.eye(len(w)) + S[:, None] * K * S[None, :], w, jnp.mean(jnp.diagonal(K)))
+    U = jax.scipy.linalg.solve_triangular(L, S[:, None] * T, lower=True)
     return (2 * jnp.sum(jnp.log(jnp.diagonal(L))) - log_sum(w), U.T @ U), (w, L, U)
 
 
