@@ -10,6 +10,7 @@ from .inputs.layouts import clocks_of
 
 if TYPE_CHECKING:
     from .process.fitted import Fitted
+    from .process.mixture import FittedMixture
 
 LINE, BAND, DATA = "#1f5fa8", "#9dc1e8", "#333333"
 
@@ -25,7 +26,7 @@ def axes(ax: Any = None) -> Any:
     return plt.subplots(figsize=(8, 4), layout="constrained")[1]
 
 
-def plot(fitted: Fitted, X: Any = None, *, level: float = 0.95, target: int = 0, ax: Any = None) -> Any:
+def plot(fitted: Fitted | FittedMixture, X: Any = None, *, level: float = 0.95, target: int = 0, ax: Any = None) -> Any:
     """Draw a process of one input: the data, the mean, the band of f, and (dashed) that of new observations.
 
     `X` are the places to draw at, by default 400 from a little before the data to a little after them. Returns the axes.

@@ -152,6 +152,11 @@ class Prediction:
         shaped = probability.reshape(probability.shape + (1,) * len(self._places))
         return np.asarray(self.likelihood.quantile(shaped, self.mean, self._spread, self.extra))
 
+    @double_precision
+    def cumulative(self, y: Any) -> np.ndarray:
+        """The probability that a new observation is y at most."""
+        return np.asarray(self.likelihood.predictive_cumulative(np.asarray(y), self.mean, self.variance, self.extra))
+
     @property
     @double_precision
     def probability(self) -> np.ndarray:
@@ -210,6 +215,121 @@ class Prediction:
 
     def __repr__(self) -> str:
         return f"Prediction({' × '.join(map(str, self.mean.shape))}, {type(self.likelihood).__name__})"
+
+
+@dataclasses.dataclass(frozen=True)
+class MixturePrediction:
+    """A weighted average of beliefs about f, each with a likelihood of its own: the same answers as a `Prediction` gives.
+
+    `likelihood` is that of the most probable parameters.
+    """
+
+    members: tuple[Prediction, ...]
+    weights: np.ndarray
+    likelihood: Likelihood
+
+    @functools.cached_property
+    def _means(self) -> np.ndarray:
+        return np.stack([one.mean for one in self.members])
+
+    @functools.cached_property
+    def mean(self) -> np.ndarray:
+        """The mean of f."""
+        return self._averaged(self._means)
+
+    @functools.cached_property
+    def variance(self) -> np.ndarray:
+        """The variance of f: what the members leave open, and what they differ by."""
+        within = self._averaged(np.stack([one.variance for one in self.members]))
+        return within + self._averaged((self._means - self.mean) ** 2)
+
+    @functools.cached_property
+    def covariance(self) -> np.ndarray | None:
+        """The covariance of f among places, where it was asked for (M, M), for several targets (M, M, T); or of latents."""
+        if self.members[0].covariance is None:
+            return None
+        within = self._averaged(np.stack([np.asarray(one.covariance) for one in self.members]))
+        apart = self._means - self.mean
+        if self.likelihood.latents > 1:
+            return within + np.einsum("k,k...c,k...d->...cd", self.weights, apart, apart)
+        between = np.einsum("k,ki...,kj...->ij...", self.weights, apart, apart)
+        return (within if between.ndim == 2 else within[:, :, None]) + between
+
+    @property
+    def extra(self) -> Any:
+        """What the likelihood was told of new observations."""
+        return self.members[0].extra
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Standard deviation of f."""
+        return np.sqrt(self.variance)
+
+    @functools.cached_property
+    def observed(self) -> Moments:
+        """Mean and variance of a new observation, noise included."""
+        parts = [one.observed for one in self.members]
+        means = np.stack([np.asarray(part.mean) for part in parts])
+        return mixed_moments(means, np.stack([np.asarray(part.variance) for part in parts]), self.weights)
+
+    @double_precision
+    def quantile(self, q: Any) -> np.ndarray:
+        """The value that a new observation stays below with probability q: one row for each q, or one array for a number."""
+        own = np.stack([one.quantile(q) for one in self.members])
+        probability = np.asarray(q, dtype=float)
+        level = np.broadcast_to(
+            probability.reshape(probability.shape + (1,) * (own.ndim - 1 - probability.ndim)), own.shape[1:]
+        )
+        whole = self.likelihood.whole_numbers
+        low, high = own.min(axis=0), own.max(axis=0)
+        for _ in range(200):  # what is sought lies between the quantiles of the members
+            middle = np.floor((low + high) / 2) if whole else (low + high) / 2
+            if np.all(high - low <= (0.0 if whole else 1e-12 * (1e-3 + np.abs(middle)))):
+                break
+            above = self.cumulative(middle) >= level
+            low, high = np.where(above, low, middle + (1.0 if whole else 0.0)), np.where(above, middle, high)
+            low = np.minimum(low, high)
+        return high
+
+    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """The central interval that holds a new observation with this probability: its lower and its upper end."""
+        if _probabilities(level) is None or np.ndim(level):
+            raise ValueError(f"interval needs a level between 0 and 1, got {level!r}")
+        lower, upper = self.quantile([(1 - level) / 2, (1 + level) / 2])
+        return lower, upper
+
+    @property
+    def probability(self) -> np.ndarray:
+        """The probability of label 1, or of every class."""
+        return self._averaged(np.stack([np.asarray(one.probability) for one in self.members]))
+
+    def log_prob(self, y: Any) -> np.ndarray:
+        """log p(y) of new observations, each by itself."""
+        logs = np.stack([np.asarray(one.log_prob(y)) for one in self.members])
+        top = logs.max(axis=0)
+        with np.errstate(invalid="ignore"):
+            return np.where(np.isinf(top), top, top + np.log(self._averaged(np.exp(logs - top))))
+
+    def cumulative(self, y: Any) -> np.ndarray:
+        """The probability that a new observation is y at most."""
+        return self._averaged(np.stack([one.cumulative(y) for one in self.members]))
+
+    def _averaged(self, values: np.ndarray) -> np.ndarray:
+        return np.tensordot(self.weights, values, axes=1)
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def __repr__(self) -> str:
+        shape = " × ".join(map(str, self.mean.shape))
+        return f"MixturePrediction({shape}, {type(self.likelihood).__name__}, {len(self.members)} members)"
+
+
+def mixed_moments(means: np.ndarray, variances: np.ndarray, weights: np.ndarray) -> Moments:
+    """Mean and variance of a mixture whose members stand along the first axis; weights may differ from place to place."""
+    w = np.reshape(weights, weights.shape + (1,) * (means.ndim - weights.ndim))
+    mean = np.sum(w * means, axis=0)
+    return Moments(mean, np.sum(w * (variances + (means - mean) ** 2), axis=0))
 
 
 @eqx.filter_jit

@@ -45,7 +45,7 @@ def through_a_file(fitted, tmp_path):
 @pytest.fixture(scope="module")
 def fitted():
     kernel = sg.Matern52([0.7, 1.6]).with_prior(variance=sg.LogNormal(0.0, 1.0))
-    return sg.GP(kernel, mean=0.0).fit(zoo.X[2], zoo.Y[2], restarts=1, max_evaluations=20)
+    return sg.GP(kernel, mean=0.0).fit(zoo.X[2], zoo.Y[2], restarts=1, max_evaluations=20, parameters="best")
 
 
 @pytest.fixture

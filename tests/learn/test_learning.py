@@ -23,7 +23,7 @@ def values(fitted):
 
 
 def test_the_end_is_a_maximum():
-    fitted = GP.fit(X, Y, restarts=0)
+    fitted = GP.fit(X, Y, restarts=0, parameters="best")
     log_evidence = lambda theta: GP.replace(dict(zip(GP.parameters(), np.exp(theta), strict=True))).log_evidence(X, Y)
     theta = free_vector(fitted.gp)
     assert np.abs(slope(log_evidence, theta, 1e-3)).max() < 1e-3 * zoo.N
@@ -32,7 +32,7 @@ def test_the_end_is_a_maximum():
 
 
 def test_the_account_of_how_it_ended():
-    learning = GP.fit(X, Y, restarts=2, seed=3).learning
+    learning = GP.fit(X, Y, restarts=2, seed=3, parameters="best").learning
     assert learning.converged
     assert learning.gradient_norm < 1e-4
     assert learning.evaluations > 10
@@ -48,7 +48,7 @@ def test_the_account_of_how_it_ended():
 def test_map_moves_to_the_prior():
     """log evidence + log prior is stationary at the end, and a sharp prior wins."""
     prior = sg.LogNormal(np.log(3.0), 0.01)
-    fitted = sg.GP(sg.Matern52().with_prior(lengthscale=prior), sg.Gaussian(0.1)).fit(X, Y, restarts=1)
+    fitted = sg.GP(sg.Matern52().with_prior(lengthscale=prior), sg.Gaussian(0.1)).fit(X, Y, restarts=1, parameters="best")
     assert values(fitted)["kernel.lengthscale"] == pytest.approx(3.0, rel=0.03)
     assert fitted.learning.objective == pytest.approx(
         fitted.log_evidence + float(prior.log_prob(values(fitted)["kernel.lengthscale"])), rel=1e-6
@@ -58,7 +58,9 @@ def test_map_moves_to_the_prior():
 
 def test_a_prior_that_reaches_beyond_the_support():
     """Draws that are no lengthscale are no start."""
-    fitted = sg.GP(sg.Matern52().with_prior(lengthscale=sg.Normal(0.0, 1.0)), sg.Gaussian(0.1)).fit(X, Y, restarts=6, seed=1)
+    fitted = sg.GP(sg.Matern52().with_prior(lengthscale=sg.Normal(0.0, 1.0)), sg.Gaussian(0.1)).fit(
+        X, Y, restarts=6, seed=1, parameters="best"
+    )
     assert np.isfinite(fitted.learning.objective)
     assert fitted.learning.converged
 
@@ -66,7 +68,7 @@ def test_a_prior_that_reaches_beyond_the_support():
 def test_fixed_tied_and_bounded_parameters():
     kernel = sg.Matern52(sg.fixed(0.7)) + sg.Matern32(2.0).with_bounds(lengthscale=(1.5, 2.5))
     kernel = kernel.tie("terms[0].variance", "terms[1].variance")
-    fitted = sg.GP(kernel, sg.Gaussian(sg.fixed(0.05))).fit(X, Y, restarts=1)
+    fitted = sg.GP(kernel, sg.Gaussian(sg.fixed(0.05))).fit(X, Y, restarts=1, parameters="best")
     found = values(fitted)
     assert found["kernel.terms[0].lengthscale"] == 0.7
     assert found["likelihood.noise"] == 0.05
@@ -77,7 +79,7 @@ def test_fixed_tied_and_bounded_parameters():
 
 
 def test_a_parameter_at_its_bound_is_named():
-    fitted = sg.GP(sg.Matern52().with_bounds(lengthscale=(3.0, 5.0)), sg.Gaussian(0.1)).fit(X, Y, restarts=0)
+    fitted = sg.GP(sg.Matern52().with_bounds(lengthscale=(3.0, 5.0)), sg.Gaussian(0.1)).fit(X, Y, restarts=0, parameters="best")
     assert fitted.learning.at_bound == ("kernel.lengthscale",)
     assert values(fitted)["kernel.lengthscale"] == pytest.approx(3.0)
     assert "at a bound: kernel.lengthscale" in str(fitted.learning)
@@ -85,7 +87,7 @@ def test_a_parameter_at_its_bound_is_named():
 
 
 def test_a_bound_at_the_edge_of_the_support():
-    fitted = sg.GP(sg.Matern52().with_bounds(lengthscale=(0.0, 0.5)), sg.Gaussian(0.1)).fit(X, Y, restarts=0)
+    fitted = sg.GP(sg.Matern52().with_bounds(lengthscale=(0.0, 0.5)), sg.Gaussian(0.1)).fit(X, Y, restarts=0, parameters="best")
     assert 0 < values(fitted)["kernel.lengthscale"] <= 0.5 * (1 + 1e-12)
 
 
@@ -96,15 +98,15 @@ def test_nothing_to_learn():
 
 
 def test_restarts_are_repeatable_whatever_the_threads_do(monkeypatch):
-    first, second = (GP.fit(X, Y, restarts=3, seed=5) for _ in range(2))
+    first, second = (GP.fit(X, Y, restarts=3, seed=5, parameters="best") for _ in range(2))
     assert values(first) == values(second)
     assert first.learning.evaluations == second.learning.evaluations
     monkeypatch.setattr("os.cpu_count", lambda: 1)
-    assert values(GP.fit(X, Y, restarts=3, seed=5)) == values(first)
+    assert values(GP.fit(X, Y, restarts=3, seed=5, parameters="best")) == values(first)
 
 
 def test_the_seed_matters_only_for_the_way():
-    a, b = (GP.fit(X, Y, restarts=2, seed=seed) for seed in (1, np.random.default_rng(2)))
+    a, b = (GP.fit(X, Y, restarts=2, seed=seed, parameters="best") for seed in (1, np.random.default_rng(2)))
     assert a.learning.spread != b.learning.spread
     assert a.log_evidence == pytest.approx(b.log_evidence, abs=1e-4)
 
@@ -123,7 +125,7 @@ def test_murphys_two_optima():
     assert 0.7 < wiggle < 2 < slow
     assert small < 0.3 < large
     assert -ends[0].fun > -ends[1].fun + 0.3
-    fitted = gp(slow, large).fit(x, y, restarts=8, seed=0)  # it starts on top of the lower hill
+    fitted = gp(slow, large).fit(x, y, restarts=8, seed=0, parameters="best")  # it starts on top of the lower hill
     assert fitted.log_evidence == pytest.approx(-ends[0].fun, abs=1e-5)
     assert fitted.learning.spread == pytest.approx(ends[1].fun - ends[0].fun, abs=1e-3)
 
@@ -147,7 +149,7 @@ class StopAfter:
 @pytest.mark.parametrize("restarts", [0, 3])
 def test_an_interrupt_keeps_the_best_so_far(monkeypatch, restarts):
     StopAfter(monkeypatch, 4 + 3 * (1 + restarts))  # the starts are tried first, then each climb takes a few steps
-    fitted = GP.fit(X, Y, restarts=restarts)
+    fitted = GP.fit(X, Y, restarts=restarts, parameters="best")
     assert not fitted.learning.converged
     assert "interrupted" in fitted.learning.message
     assert fitted.learning.evaluations >= 4
@@ -158,7 +160,7 @@ def test_an_interrupt_keeps_the_best_so_far(monkeypatch, restarts):
 def test_an_interrupt_before_anything_was_found_is_passed_on(monkeypatch):
     StopAfter(monkeypatch, 0)
     with pytest.raises(KeyboardInterrupt):
-        GP.fit(X, Y)
+        GP.fit(X, Y, parameters="best")
 
 
 class Terminal(io.StringIO):
@@ -168,22 +170,22 @@ class Terminal(io.StringIO):
 
 def test_a_progress_line_on_a_terminal(monkeypatch):
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    GP.fit(X, Y, restarts=0)
+    GP.fit(X, Y, restarts=0, parameters="best")
     assert "\rlearning: evaluation 1, log evidence" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r")
     assert "\n" not in terminal.getvalue()
 
 
 def test_silence_elsewhere(monkeypatch, capsys):
-    GP.fit(X, Y, restarts=0)
+    GP.fit(X, Y, restarts=0, parameters="best")
     assert capsys.readouterr() == ("", "")
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    GP.fit(X, Y, restarts=0, progress=False)
+    GP.fit(X, Y, restarts=0, progress=False, parameters="best")
     assert terminal.getvalue() == ""
 
 
 def test_a_budget_is_kept():
-    learning = GP.fit(X, Y, restarts=0, max_evaluations=3).learning
+    learning = GP.fit(X, Y, restarts=0, max_evaluations=3, parameters="best").learning
     assert learning.evaluations <= 4 + 3 + 20  # the starts, the budget, and one line search
     assert not learning.converged
     assert "stopped" in str(learning)
@@ -191,7 +193,7 @@ def test_a_budget_is_kept():
 
 def test_the_start_is_suggested_by_the_data():
     """In any units the same function is found."""
-    fits = [GP.fit(scale * X, 1 / scale * Y, restarts=0) for scale in (1.0, 1e4)]
+    fits = [GP.fit(scale * X, 1 / scale * Y, restarts=0, parameters="best") for scale in (1.0, 1e4)]
     a, b = (values(fit) for fit in fits)
     assert b["kernel.lengthscale"] == pytest.approx(1e4 * a["kernel.lengthscale"], rel=1e-2)
     assert b["likelihood.noise"] == pytest.approx(1e-8 * a["likelihood.noise"], rel=1e-2)
@@ -207,7 +209,7 @@ LEARNED = [name for name in zoo.KERNELS if name != "Constant"][::4]
 def test_kernels_of_the_zoo_are_learned(name):
     kernel, D = zoo.KERNELS[name]
     gp = sg.GP(kernel, sg.Gaussian(0.15))
-    fitted = gp.fit(zoo.X[D], zoo.Y[D], restarts=0, max_evaluations=25)
+    fitted = gp.fit(zoo.X[D], zoo.Y[D], restarts=0, max_evaluations=25, parameters="best")
     assert fitted.log_evidence >= gp.log_evidence(zoo.X[D], zoo.Y[D]) - 1e-9
 
 
@@ -215,7 +217,7 @@ def test_kernels_of_the_zoo_are_learned(name):
 def test_a_zero_mean_takes_data_that_lie_far_from_it(offset):
     """The variance of the kernel must carry the offset: its bounds reach there."""
     t = np.linspace(0, 10, 24)
-    fitted = sg.GP(sg.Matern52(), sg.Gaussian(0.1)).fit(t, offset + np.sin(t), restarts=0)
+    fitted = sg.GP(sg.Matern52(), sg.Gaussian(0.1)).fit(t, offset + np.sin(t), restarts=0, parameters="best")
     assert fitted.learning.pressed == ()
     np.testing.assert_allclose(fitted.predict(t).mean - offset, np.sin(t), atol=0.05)
 
@@ -227,7 +229,7 @@ def test_an_end_at_a_bound_is_said():
     with pytest.warns(
         RuntimeWarning, match=r"ended at a bound of the search for kernel.scale, while the evidence still rises: give"
     ):
-        fitted = far.fit(t, 1.0 + np.sin(t), restarts=0)
+        fitted = far.fit(t, 1.0 + np.sin(t), restarts=0, parameters="best")
     assert fitted.learning.pressed == ("kernel.scale",)
 
 
@@ -236,6 +238,11 @@ def test_an_end_at_a_bound_is_said():
 def test_counts_that_are_all_zero(likelihood, mean):
     """The rate lies below one count in all of the exposure, and is a number."""
     t = np.linspace(0, 10, 24)
-    rate = sg.GP(sg.Matern52(), likelihood, mean=mean).fit(t, np.zeros(24)).predict([0.0, 5.0, 12.0]).observed.mean
+    rate = (
+        sg.GP(sg.Matern52(), likelihood, mean=mean)
+        .fit(t, np.zeros(24), parameters="best")
+        .predict([0.0, 5.0, 12.0])
+        .observed.mean
+    )
     assert (rate > 1e-4).all()
     assert (rate < 1.0).all()

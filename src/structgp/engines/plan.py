@@ -74,11 +74,15 @@ class Estimate(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The offers that were compared, the chosen one first, and what was seen in the inputs that nobody said."""
+    """The offers that were compared, the chosen one first, and what was seen in the inputs that nobody said.
+
+    After learning it also says what was done about parameters, and why.
+    """
 
     offers: tuple[Offer, ...]
     seen: str = ""
     evaluations: int = 60  # of the evidence that learning typically takes
+    parameters: str = ""
 
     def estimate(self, machine: Machine | None = None) -> Estimate:
         """About how long what was chosen takes: on this machine, unless another is given."""
@@ -139,7 +143,8 @@ class Plan:
         lines = [str(offer) for i, offer in enumerate(self.offers) if offer.cost or not again(i)]
         if self.chosen.cost:
             lines.insert(1, f"{'':<10} {self.estimate()}")
-        return "\n".join([*lines, self.seen] if self.seen else lines)
+        said = [self.seen] * bool(self.seen) + [f"parameters {self.parameters}"] * bool(self.parameters)
+        return "\n".join(lines + said)
 
     __repr__ = __str__
 

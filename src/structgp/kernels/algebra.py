@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import numbers
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -112,6 +113,25 @@ class Scaled(Kernel):
     def __repr__(self) -> str:
         inner = f"({self.kernel!r})" if isinstance(self.kernel, Sum) else repr(self.kernel)
         return f"{show(self.scale)} * {inner}"
+
+
+def combine(kernels: Sequence[Kernel]) -> Sum:
+    """A sum of kernels that stay as they are, each times a number: the numbers alone are learned (multiple kernel learning).
+
+    They are the total variance times the shares of the kernels, which `shares` gives.
+    """
+    parts = tuple(kernels)
+    if len(parts) < 2:
+        raise ValueError(f"combine needs two kernels or more, got {len(parts)}")
+    return Sum(tuple(Scaled(kernel.freeze(), 1.0 / len(parts)) for kernel in parts))
+
+
+def shares(kernel: Sum) -> np.ndarray:
+    """The shares of the kernels in what `combine` made: they sum to one."""
+    if not isinstance(kernel, Sum) or not all(isinstance(term, Scaled) for term in kernel.terms):
+        raise ValueError(f"shares are of kernels that were put together by combine, got {kernel!r}")
+    scales = np.array([float(term.scale) for term in kernel.terms if isinstance(term, Scaled)])
+    return scales / scales.sum()
 
 
 def check_columns(kernel: Kernel, x: Any, **values: Any) -> None:

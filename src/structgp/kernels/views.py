@@ -77,6 +77,17 @@ class Project(Kernel):
         return f"Project({self.kernel!r}, direction={show(self.direction)})"
 
 
+def Rotated(kernel: Kernel, rotation: Any = None) -> Project:
+    """A kernel with a lengthscale for each column, in coordinates that are turned: `Project` on a square orthonormal matrix.
+
+    The rotation is learned with all else, from none; ``gp.fit(X, y, rotations=20)`` also starts from random ones.
+    """
+    D = np.size(getattr(kernel, "lengthscale", 1.0))
+    if rotation is None and D < 2:
+        raise ValueError(f"Rotated needs a kernel with a lengthscale for each of several columns, got {kernel!r}")
+    return Project(kernel, np.eye(D) if rotation is None else rotation)
+
+
 class Warp(Kernel):
     """A kernel of g(x): `function` maps a point (D,) to a point, and may have parameters of its own."""
 

@@ -14,16 +14,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..engines.base import Engine
+from ..engines.base import Engine, Offer
 from ..engines.basis import integrate, sites_of
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
-from ..inputs.rows import in_bucket
+from ..inputs.rows import filled, in_bucket
 from ..parameters.tree import FreeMap, with_free
 from ..posterior import Model
 from ..structure.base import No
 from ..structure.dense import typical_variance
 from .objective import Objective
+
+FEW, MANY = 16, 128  # θ in one computation without gradients
 
 
 class GaussianEvidence:
@@ -59,6 +61,23 @@ class GaussianEvidence:
             values[rows], gradients[rows] = jax.device_get(_values_and_gradients(thetas[rows], *arguments))
         return values, gradients
 
+    def values(self, thetas: Float[np.ndarray, "S P"]) -> np.ndarray:
+        """The log evidences alone, at many θ: a few at a time, in two sizes."""
+        found = np.zeros(len(thetas))
+        engines = [self._engine(theta) for theta in thetas]
+        for engine in dict.fromkeys(engines):
+            rows = np.array([s for s, own in enumerate(engines) if own == engine])
+            size = FEW if len(rows) <= FEW else MANY
+            for at in range(0, len(rows), size):
+                piece = rows[at : at + size]
+                arguments = filled(thetas[piece], size), self._model, self._inputs, self._data, engine
+                found[piece] = np.asarray(_values(*arguments))[: len(piece)]
+        return found
+
+    def program(self, theta: Float[Any, " P"]) -> tuple[Model, Inputs, Data, Engine]:
+        """What `log_evidence` is a function of, with the static choices that suit θ."""
+        return self._model, self._inputs, self._data, self._engine(theta)
+
     def _engine(self, theta: Float[Any, " P"]) -> Engine:
         return self._tuned(self._at(theta), self.inputs, self.data)
 
@@ -81,7 +100,14 @@ def evidence_objective(model: Model, inputs: Inputs, data: Data, engine: Engine,
     if engine.takes_unseen_rows:
         inputs, data = in_bucket(inputs, data)
     evidence = GaussianEvidence(model, inputs, data, engine)
-    return Objective(model, evidence, grain, evidence.many)
+    return Objective(model, evidence, grain, evidence.many, evidence.values)
+
+
+def objective_at(learned: Model, model: Model, inputs: Inputs, data: Data, offer: Offer) -> Objective:
+    """What is climbed for Gaussian observations, with places that are prepared for these values."""
+    inputs, data = in_bucket(inputs, data) if offer.engine.takes_unseen_rows else (inputs, data)
+    ready = offer.engine.prepared(learned, inputs, data)
+    return evidence_objective(model, ready, data, offer.engine, offer.grain)
 
 
 def log_evidence(model: Model, inputs: Inputs, data: Data, engine: Engine) -> Float[Array, ""]:
@@ -148,3 +174,8 @@ def _side_by_side(work: Callable[[Any], Any], parts: list[Any]) -> list[Any]:
 
     with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
         return list(pool.map(run, parts))
+
+
+@functools.partial(jax.jit, static_argnames="engine")
+def _values(thetas: Any, model: Model, inputs: Inputs, data: Data, engine: Engine) -> Array:
+    return jax.vmap(lambda theta: log_evidence(with_free(model, theta), inputs, data, engine))(thetas)

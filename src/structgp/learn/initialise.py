@@ -23,7 +23,7 @@ from ..kernels.oscillating import SpectralMixture
 from ..kernels.stationary import ProductMatern, Radial
 from ..kernels.views import On, Project, Warp
 from ..means import ConstantMean, LinearMean, Mean
-from ..parameters.supports import Real
+from ..parameters.supports import Orthonormal, Real
 from ..parameters.tree import free_bounds, learned_leaves, named_values, with_values
 from ..posterior import Model
 from ..structure.low_rank import in_units
@@ -87,12 +87,21 @@ def some_rows(inputs: Inputs, data: Data) -> tuple[Inputs, Data]:
     return as_inputs(np.asarray(inputs.points)[rows]), jax.tree.map(lambda values: np.asarray(values)[rows], data)
 
 
-def suggested(model: Any, X: np.ndarray, data: Data) -> Any:
+def suggested(model: Any, X: np.ndarray, data: Data, noisy: float = SHARES[0][1]) -> Any:
     """The model with its learned values where the data suggest them: in their units, whatever these are."""
-    likelihood, level, spread = model.likelihood.suggested(*_seen(data), SHARES[0][1])
+    likelihood, level, spread = model.likelihood.suggested(*_seen(data), noisy)
     return _with_learned(
         model, _suggestions(model, likelihood, suggest(model.kernel, scales_of(X), spread), _of_mean(model, level, X))
     )
+
+
+def turned(model: Any, count: int, rng: np.random.Generator) -> list[Any]:
+    """The model with random directions in place of those that are learned, so many times."""
+    learned = [leaf for leaf in learned_leaves(model) if isinstance(leaf.support, Orthonormal)]
+    if not learned:
+        raise ValueError("rotations are for kernels with directions that are learned: Rotated(kernel), or Project")
+    draw = lambda leaf: leaf.support.constrain(rng.standard_normal(np.shape(leaf.value)))
+    return [with_values(model, {leaf.path: draw(leaf) for leaf in learned}) for _ in range(count)]
 
 
 def _suggestions(model: Model, likelihood: Any, kernel: Kernel, of_mean: dict[str, Any]) -> dict[str, Any]:
@@ -291,6 +300,10 @@ def _(kernel: Product, scales: np.ndarray, variance: float) -> Kernel:
 
 @suggest.register
 def _(kernel: Scaled, scales: np.ndarray, variance: float) -> Kernel:
+    if not learned_leaves(kernel.kernel):  # the number alone can bring the variance
+        place = np.zeros(len(scales))
+        own = float(kernel.kernel.between(place, place))
+        return kernel.replace(scale=variance / own) if own > 0 else kernel
     return kernel.replace(kernel=suggest(kernel.kernel, scales, variance / float(kernel.scale)))
 
 

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +28,9 @@ from ..inputs.rows import in_bucket
 from ..linalg.dense.cholesky import lapack_threads
 from ..parameters.supports import Orthonormal, Real
 from ..parameters.tree import Leaf, free_bounds, free_names, free_vector, learned_leaves, with_free
+from .believe import WeakBeliefs
 from .clock import NEVER, OUT_OF_TIME, Deadline
+from .density import Density
 from .evidence import evidence_objective
 from .initialise import candidates, glimpse, limits_of, some_rows, units_of
 from .objective import LOWEST, Objective
@@ -43,6 +45,7 @@ SPREAD = 1.0  # standard deviation of the restarts on the scale of θ
 SHIFT = 0.1  # the same of levels, slopes and places, in units of the data, or as a part of the number itself
 ROUNDS = 4  # climbs at most
 WIDEST = 70  # characters of a line of progress
+INTERRUPTED = "interrupted; the best point so far is kept"
 PRESSED = 0.01  # gain in the objective, for each observation and e-fold, that makes an end at a bound worth a warning
 
 
@@ -203,7 +206,7 @@ class Climb:
             self.stop.set()
             if self.best is None:
                 raise KeyboardInterrupt from None
-            converged, message = False, "interrupted; the best point so far is kept"
+            converged, message = False, INTERRUPTED
         assert self.best is not None
         value, theta, gradient = self.best
         return Run(theta, value, gradient, self.evaluations, converged, message)
@@ -224,11 +227,14 @@ def maximise(
     objective_of: Callable[[Any, Data], Objective] | None = None,
     worth: float = 0.0,
     deadline: Deadline = NEVER,
+    beliefs: WeakBeliefs | None = None,
+    others: Sequence[Any] = (),
 ) -> tuple[Any, Learning]:
     """The model with the parameters that make the data most probable by the algorithm on offer, and how they were found.
 
     `objective` is what is climbed when it is not the evidence of Gaussian data; `objective_of` makes the same of some rows,
-    where these are so much cheaper that a climb on them should come first. `worth` is that of `climb`.
+    where these are so much cheaper that a climb on them should come first. `worth` is that of `climb`. With `beliefs` about
+    what nobody said it is the density of θ that is climbed. `others` are models to begin at as well.
     """
     began = time.perf_counter()
     count = max(int(np.sum(data.seen)) * data.y.shape[1], 1)
@@ -247,16 +253,18 @@ def maximise(
     points = np.asarray(inputs.points)
     units, limits = units_of(model, points, data), limits_of(model, points, data)
     with lapack_threads(offer.cost.rows if offer.cost else 0), _explained(model, inputs, data):
+        begin: dict[str, Any] = {"others": [free_vector(other) for other in others]}
         if objective is not None:
-            return climb(model, objective, starts, count, began, units=units, limits=limits, worth=worth, **options)
+            return climb(model, objective, starts, count, began, units=units, limits=limits, worth=worth, **begin, **options)
         engine, evaluations = offer.engine, 0
         places, sized = in_bucket(inputs, data) if engine.takes_unseen_rows else (inputs, data)
         ready = engine.prepared(with_free(model, starts[0]), places, sized)
         for _ in range(ROUNDS):  # one, unless what is learned asks for other places
             places = ready
-            objective = evidence_objective(model, places, sized, engine, offer.grain)
-            learned, learning = climb(model, objective, starts, count, began, units=units, limits=limits, **options)
-            starts, evaluations = [free_vector(learned)], evaluations + learning.evaluations
+            evidence = evidence_objective(model, places, sized, engine, offer.grain)
+            climbed = evidence if beliefs is None else Density(evidence, beliefs)
+            learned, learning = climb(model, climbed, starts, count, began, units=units, limits=limits, **begin, **options)
+            starts, evaluations, begin = [free_vector(learned)], evaluations + learning.evaluations, {}
             ready = places if deadline.passed() else engine.prepared(learned, places, sized)
             if ready is places:
                 break
@@ -278,6 +286,7 @@ def climb(
     units: np.ndarray | None = None,
     limits: np.ndarray | None = None,
     worth: float = 0.0,
+    others: Sequence[np.ndarray] = (),
 ) -> tuple[Any, Learning]:
     """The model at the best point that L-BFGS-B reaches from the best of the starts and from others around it.
 
@@ -309,6 +318,7 @@ def climb(
     begin = [best.theta] + [
         np.clip(perturbed(model, best.theta, rng, None if units is None else free.unit), *bounds.T) for _ in range(restarts)
     ]
+    begin += [np.clip(free.z(other), *bounds.T) for other in others]
     expected = min(evaluations_of(len(best.theta), restarts) - len(looks), len(begin) * max_evaluations)
     with Progress(progress, expected, deadline) as report, lapack_threads(count, len(begin)):
         runs = _climb_all(free, count, begin, bounds, max_evaluations, report, best, deadline, worth)
@@ -322,7 +332,7 @@ def climb(
         seconds=time.perf_counter() - began,
         converged=winner.converged,
         message=winner.message,
-        restarts=restarts,
+        restarts=len(begin) - 1,
         spread=winner.value - min(run.value for run in runs),
         at_bound=tuple(map(str, names[at_bound])),
         pressed=tuple(map(str, names[_pressed(model, winner, bounds, count) & ours])),
@@ -342,8 +352,10 @@ class _Free:
 
     def look(self, look: Look) -> Look:
         """What was seen at θ, as seen at its z."""
-        z = np.linalg.solve(self.A, look.theta) if self.A.ndim == 2 else look.theta / self.A
-        return Look(z, look.value, self._pulled(look.gradient))
+        return Look(self.z(look.theta), look.value, self._pulled(look.gradient))
+
+    def z(self, theta: np.ndarray) -> np.ndarray:
+        return np.linalg.solve(self.A, theta) if self.A.ndim == 2 else theta / self.A
 
     def __call__(self, z: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = self.objective(self.theta(z))

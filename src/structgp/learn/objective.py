@@ -40,13 +40,21 @@ class Terms(NamedTuple):
 class Objective:
     """The log evidence of one model on one set of data and the log prior of its parameters, as functions of θ.
 
-    `evidence_of_many` evaluates several θ (S, P) in one computation, where a model can. `grain` is how much of a log evidence
-    is left to chance: climbing does not go after less.
+    `evidence_of_many` evaluates several θ (S, P) in one computation, where a model can, and `evidences` gives the log evidences
+    alone. `grain` is how much of a log evidence is left to chance: climbing does not go after less.
     """
 
-    def __init__(self, model: Any, evidence: Evidence, grain: float = 0.0, evidence_of_many: Evidence | None = None) -> None:
+    def __init__(
+        self,
+        model: Any,
+        evidence: Evidence,
+        grain: float = 0.0,
+        evidence_of_many: Evidence | None = None,
+        evidences: Callable[[np.ndarray], np.ndarray] | None = None,
+    ) -> None:
         self.model, self.evidence, self.grain = model, evidence, grain
         self._many = evidence_of_many or self._one_by_one
+        self.evidences = evidences or (lambda thetas: np.asarray(self._many(thetas)[0]))
         self._believed = any(leaf.prior is not None for leaf in leaves(model))
 
     @double_precision

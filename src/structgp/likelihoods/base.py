@@ -34,6 +34,7 @@ class Likelihood(Parametrised):
     """
 
     extra_name: ClassVar[str | None] = None
+    whole_numbers: ClassVar[bool] = False  # whether observations are 0, 1, 2, …
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -31,6 +31,7 @@ class _Counts(Likelihood):
     """Counts 0, 1, 2, … whose rate is exposure · exp(f)."""
 
     extra_name = "exposure"
+    whole_numbers = True
 
     def check(self, y: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
         self.check_extra(extra, np.shape(y))
@@ -136,6 +137,7 @@ class Binomial(Likelihood):
 
     link: str = eqx.field(static=True, default="logit")
     extra_name = "trials"
+    whole_numbers = True
 
     def __check_init__(self) -> None:
         check_link(self)

@@ -94,6 +94,8 @@ class Bernoulli(Likelihood):
     unless they are given, and learned when they are.
     """
 
+    whole_numbers = True
+
     link: str = eqx.field(static=True, default="probit")
     bias: Any = parameter(None, real)
     flip: Any = parameter(None, interval(0.0, 0.5))
@@ -188,6 +190,9 @@ class Bernoulli(Likelihood):
         p = self.probability(mean, variance)
         return p, p * (1 - p)
 
+    def predictive_cumulative(self, y: Any, mean: Any, variance: Any, extra: Any = 1.0) -> np.ndarray:
+        return np.where(y < 0, 0.0, np.where(y < 1, 1 - np.asarray(self.probability(mean, variance)), 1.0))
+
     def quantile(self, q: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
         return jnp.where(q > 1 - self.probability(mean, variance), 1.0, 0.0)
 
@@ -200,6 +205,8 @@ class Ordinal(Likelihood):
 
     The scale is 1 unless it is given, because the kernel's variance and the thresholds can make up for it.
     """
+
+    whole_numbers = True
 
     thresholds: Numbers = parameter((-1.0, 1.0), increasing)
     scale: Numbers = parameter(fixed(1.0), positive)
@@ -277,6 +284,13 @@ class Ordinal(Likelihood):
         p, k = self.probability(mean, variance), jnp.arange(self.classes)
         average = p @ k
         return average, jnp.sum(p * (k - average[..., None]) ** 2, axis=-1)
+
+    def predictive_cumulative(self, y: Any, mean: Any, variance: Any, extra: Any = 1.0) -> np.ndarray:
+        below = np.cumsum(np.asarray(self.probability(mean, variance)), axis=-1)
+        below = np.broadcast_to(below, (*np.shape(y), below.shape[-1]))
+        return np.where(
+            y < 0, 0.0, np.take_along_axis(below, np.clip(y, 0, self.classes - 1).astype(int)[..., None], -1)[..., 0]
+        )
 
     def quantile(self, q: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
         below = jnp.cumsum(self.probability(mean, variance), axis=-1)[..., :-1]

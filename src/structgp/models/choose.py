@@ -79,6 +79,7 @@ class Candidate(NamedTuple):
     price: float = 0.0  # what the evidence leaves out: the prior density of a free level and slope
     numbers: Callable[[Any], int] = lambda fitted: len(free_vector(fitted.gp))  # that were learned
     compiling: float = COMPILING  # seconds of those that go by before it runs
+    average: Callable[[Any, Any, np.ndarray, Any], Any] = lambda fitted, X, y, parameters: fitted  # over unsure parameters
 
 
 class Tried(NamedTuple):
@@ -236,7 +237,13 @@ def by_class(one: Candidate, classes: int) -> Candidate:
         codes = [np.where(np.isnan(y), np.nan, y == c) for c in range(classes)]
         return OneAgainstRest(tuple(one.refit(part, X, code) for part, code in zip(fitted.parts, codes, strict=True)))
 
-    return one._replace(fit=fit, refit=refit)
+    def average(fitted: Any, X: Any, y: np.ndarray, parameters: Any) -> Any:
+        codes = [(y == c).astype(float) for c in range(classes)]
+        return OneAgainstRest(
+            tuple(one.average(part, X, code, parameters) for part, code in zip(fitted.parts, codes, strict=True))
+        )
+
+    return one._replace(fit=fit, refit=refit, average=average)
 
 
 def _least(seconds: float, deadline: Deadline) -> float:

@@ -271,6 +271,10 @@ class Fitted(Result):
             raise ValueError(f"update: y has {data.y.shape[1]} targets, but the model was given {self._targets}")
         return type(self).of(self.gp, *with_more(self, new, data), learning=self.learning)
 
+    def given(self, X: Any, y: Any, **options: Any) -> Fitted:
+        """The same process with the same parameters, given other data: `options` are those of `GP.condition`."""
+        return self.gp.condition(X, y, **options)
+
     @double_precision
     def stream(self) -> Stream:
         """A model that goes on in time from here and keeps no data: constant work and memory for each new observation."""
@@ -289,9 +293,13 @@ class Fitted(Result):
 
     def summary(self) -> str:
         """A table of the parameters and an account of the fit."""
-        seen, table = int(np.sum(self.data.seen)), parameter_table(self.gp, self.learning)
-        lines = [repr(self.gp), "", *table, "", f"log evidence   {self.log_evidence:.6g}  ({seen} observations)"]
-        lines.append(f"engine         {self.plan.engine.name}, {self.plan.chosen.quality}")
+        seen = int(np.sum(self.data.seen))
+        evidence = f"log evidence   {self.log_evidence:.6g}  ({seen} observations)"
+        return "\n".join([repr(self.gp), "", *parameter_table(self.gp, self.learning), "", evidence, *self.account()])
+
+    def account(self) -> list[str]:
+        """How the fit came about, line by line."""
+        lines = [f"engine         {self.plan.engine.name}, {self.plan.chosen.quality}"]
         counted = [f"column {d} in {clock!r}" for d, clock in enumerate(clocks_of(self.inputs)) if clock is not None]
         if counted:
             lines.append(f"dates          {'; '.join(counted)}")
@@ -309,7 +317,9 @@ class Fitted(Result):
             lines.append(f"inference      {self.inference}")
         if self.learning:
             lines.append(f"learning       {self.learning}")
-        return "\n".join(lines)
+        if self.plan.parameters:
+            lines.append(f"parameters     {self.plan.parameters}")
+        return lines
 
     def __repr__(self) -> str:
         return f"Fitted({self.gp!r}, {len(self.inputs)} places, log evidence {self.log_evidence:.6g})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -16,11 +17,17 @@ from ..inputs.layouts import Grid, Inputs, Points, as_inputs, grid_of
 from ..inputs.observations import Data, read_observations
 from ..kernels.algebra import Kernel
 from ..kernels.independent import IndependentKernels
-from ..learn.clock import Deadline
+from ..learn.average import average
+from ..learn.believe import believe
+from ..learn.clock import OUT_OF_TIME, Deadline
+from ..learn.density import Density
 from ..learn.em import maximise_by_em
+from ..learn.evidence import objective_at
 from ..learn.inducing import maximise_through_inputs
-from ..learn.maximise import maximise, warn_if_pressed
+from ..learn.initialise import suggested, turned
+from ..learn.maximise import INTERRUPTED, maximise, warn_if_pressed
 from ..learn.objective import Objective
+from ..learn.peak import choose
 from ..learn.sites import SiteEvidence
 from ..likelihoods.base import Likelihood
 from ..likelihoods.gaussian import Gaussian
@@ -31,11 +38,13 @@ from ..structure.kronecker import all_factors
 from .conditioning import check_inputs, compiled_ahead, condition, rule_for
 from .fitted import Fitted
 from .inducing_stream import InducingStream, stream_through_inputs
+from .mixture import FittedMixture, averaged
 from .prior import sample_prior
 from .series import FittedSeries, condition_series, fit_series
 from .stream import Stream, from_nothing
 
 MOST_ROWS = 5000  # of a table up to which the whole matrix, which is exact, goes before what a grid gives to a tolerance
+STOPPED = (OUT_OF_TIME, INTERRUPTED)  # where learning ended without a mode to average around
 LEARNERS: dict[str, Any] = {"evidence": maximise, "em": maximise_by_em}
 OWN: dict[str, Any] = {"inducing": maximise_through_inputs}  # of engines that have a way of their own to climb the evidence
 
@@ -144,8 +153,16 @@ class GP(Parametrised):
         inference: str | None = None,
         extra: Any = None,
         weights: Any = None,
-    ) -> Fitted:
-        """Learn the parameters by maximising the evidence (with priors: the posterior density), then condition on the data.
+        parameters: Any = "auto",
+        rotations: int = 0,
+    ) -> Fitted | FittedMixture:
+        """Learn the parameters, then condition on the data.
+
+        `parameters` are "best", those that maximise the evidence (with priors: the posterior density), or averaged over, which
+        keeps intervals honest where few rows leave them unsure: "laplace", "ccd", "grid", "importance", "hmc", "nuts",
+        "metropolis", "slice" or "ais", or an `Averaging`. "auto" averages ("laplace") up to 100 rows for each parameter, and
+        2000 in all. What is not said of the parameters is then believed weakly, in the units of the data; the result is a
+        `FittedMixture`, whose summary says all of it.
 
         ``method="evidence"`` climbs by its gradient; ``method="em"`` takes steps that never lower it, for kernels with a state
         space.
@@ -153,6 +170,8 @@ class GP(Parametrised):
         `restarts` adds climbs from other starts (by default three for small data, else none; with EM none) and `seed` makes
         them repeatable. `progress` shows a line while learning, by default on a terminal only. Ctrl-C keeps the best so far,
         and so does learning that reaches `seconds`, which is looked at after every evaluation.
+
+        `rotations` adds climbs that begin with random directions, for kernels that have some (`Rotated`, `Project`).
 
         `inference`, `extra` and `weights` are for observations that are not Gaussian, as in `condition`.
         """
@@ -181,6 +200,12 @@ class GP(Parametrised):
             "deadline": deadline,
         }
         chosen.announce("learning", evaluations_of(len(free_vector(gp)), options["restarts"]), progress)
+        if whole(rotations, "rotations"):
+            options["others"] = turned(suggested(gp, np.asarray(inputs.points), data), rotations, options["seed"])
+        seen = int(np.sum(data.seen)) * data.y.shape[1]
+        averaging, why = choose(
+            parameters, seen, len(free_vector(gp)), chosen.engine.learner if method == "evidence" else method
+        )
         sites = gradient = None
         if rule is not None:
             sites = SiteEvidence(gp, inputs, data, chosen.engine, rule)
@@ -188,13 +213,23 @@ class GP(Parametrised):
             if chosen.engine.structure == "dense":
                 of_rows = lambda places, some: SiteEvidence(gp, places, some, chosen.engine, rule)
                 options["objective_of"] = lambda places, some: Objective(gp, of_rows(places, some))
+        beliefs = None if averaging is None else believe(gp, np.asarray(inputs.points), data)
+        if beliefs is not None and sites is not None:
+            options["objective"] = Density(options["objective"], beliefs)
+        elif beliefs is not None:
+            options["beliefs"] = beliefs
         with compiled_ahead(gp, inputs, data, chosen.engine, rule, after=gradient):
             learn = OWN.get(chosen.engine.learner, LEARNERS[method]) if method == "evidence" else LEARNERS[method]
             learned, learning = learn(gp, inputs, data, chosen.chosen, **options)
             found = None if sites is None else sites.sites(free_vector(learned))
         warn_if_pressed(learning, stacklevel=4)
-        chosen = chosen.tuned(learned, inputs, data)
-        return Fitted.of(learned, inputs, data, condition(learned, inputs, data, chosen, rule, found=found), learning)
+        chosen = dataclasses.replace(chosen.tuned(learned, inputs, data), parameters=why)
+        best = Fitted.of(learned, inputs, data, condition(learned, inputs, data, chosen, rule, found=found), learning)
+        if averaging is None or beliefs is None or learning.message in STOPPED:
+            return best
+        with lapack_threads(chosen.rows):
+            density = options.get("objective") or Density(objective_at(learned, gp, inputs, data, chosen.chosen), beliefs)
+            return averaged(best, average(density, free_vector(learned), averaging))
 
     @double_precision
     def sample(self, X: Any, n: int = 1, seed: Seed = None, observed: bool = False) -> np.ndarray:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ..learn.believe import WeakBeliefs
 from ..learn.maximise import Learning
-from ..parameters.tree import Leaf, leaves
+from ..parameters.supports import Positive
+from ..parameters.tree import Leaf, learned_leaves, leaves
 
 MANY = 40  # numbers of an array up to which a summary shows it
 
@@ -38,3 +41,33 @@ def _remark(leaf: Leaf, learning: Learning | None) -> str:
         "at a bound": bounded,
     }
     return ", ".join(remark for remark, holds in remarks.items() if holds)
+
+
+def interval_table(believed: Sequence[Any], gp: Any, beliefs: WeakBeliefs) -> list[str]:
+    """The learned numbers line by line: 5, 50 and 95 % quantiles, and what was believed of them before the data."""
+    rows = [("parameter", "5 %", "50 %", "95 %", "believed before")]
+    ours = _said_before(gp, beliefs)
+    for entry, one in enumerate(believed):
+        rows.append((one.name, *(f"{value:.4g}" for value in (one.low, one.median, one.high)), ours[entry]))
+    width = max(len(row[0]) for row in rows)
+    lines = [f"{name:<{width}}  {low:>10}  {middle:>10}  {high:>10}  {note}".rstrip() for name, low, middle, high, note in rows]
+    others = [leaf for leaf in leaves(gp) if leaf.fixed or leaf.follows]
+    kept = [f"{leaf.path}  {np.array2string(np.asarray(leaf.value), precision=4)}  {_remark(leaf, None)}" for leaf in others]
+    return lines + kept
+
+
+def _said_before(gp: Any, beliefs: WeakBeliefs) -> list[str]:
+    """What was believed of each entry of θ, in words."""
+    center, unit, words, at = beliefs.center, np.abs(np.diag(beliefs.units)), [], 0
+    for leaf in learned_leaves(gp):
+        for entry in range(at, at + leaf.free_size):
+            if not beliefs.ours[entry]:
+                words.append(str(leaf.prior) if leaf.prior is not None else "uniform")
+            elif not np.isfinite(beliefs.width[entry]):
+                words.append("nothing: kept at its best")
+            elif isinstance(leaf.support, Positive):
+                words.append(f"{np.exp(center[entry] * unit[entry]):.3g} times e^±{beliefs.width[entry]:g}")
+            else:
+                words.append(f"{center[entry] * unit[entry]:.3g} ± {beliefs.width[entry] * unit[entry]:.3g}")
+        at += leaf.free_size
+    return words

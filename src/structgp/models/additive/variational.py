@@ -97,7 +97,8 @@ class _State:
         """The best belief about one term, with the best parameters for it."""
         left = self.errors() + self.mean[d]
         gp = GP(kernel, Gaussian(fixed(self.noise)))
-        fitted = gp.fit(column, left, restarts=0, max_evaluations=EVALUATIONS) if learn else gp.condition(column, left)
+        options: dict[str, Any] = {"restarts": 0, "max_evaluations": EVALUATIONS, "parameters": "best"}
+        fitted: Any = gp.fit(column, left, **options) if learn else gp.condition(column, left)
         smoothed = fitted.smoothed()
         self.terms[d], self.mean[d], self.variance[d] = fitted, smoothed.mean, smoothed.variance
         unexplained = np.sum((left - smoothed.mean) ** 2) + np.sum(smoothed.variance)

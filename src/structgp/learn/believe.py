@@ -1,0 +1,196 @@
+"""What is believed of parameters before the data where the user said nothing: the twin of where learning starts.
+
+Averages over parameters need proper densities: without them the evidence of a lengthscale that goes to infinity does not
+decay. The beliefs here are weak, in the units of the data, and normal in z, where θ = A z has no units (`units_of`). With the
+spread s_d of column d of the D columns that a kernel sees, and the variance v of y:
+
+    lengthscale      log-normal around s_d √D e^½, width 1
+    variance         log-normal around v / number of terms, width 1
+    noise variance   log-normal around v/20, width 1.7
+    period           log-normal around its start, width ½; without a start it is not averaged over
+    others           around their starts (of a mean: around that of y), width 1.5, or two spreads for levels and places
+    directions and weights that sum to one: uniform
+
+A prior of the user's own takes the place of ours, and bounds cut it off.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from ..inputs.observations import Data
+from ..kernels.oscillating import Cosine, DampedOscillator, Periodic
+from ..kernels.stationary import ProductMatern, Radial
+from ..likelihoods.gaussian import Gaussian
+from ..parameters.priors import Alike
+from ..parameters.supports import Increasing, Orthonormal, Real, Simplex
+from ..parameters.tree import Leaf, Parametrised, free_bounds, free_vector, learned_leaves
+from ..posterior import Model
+from .initialise import suggested, units_of
+
+SHARE = 0.05  # of the variance of y that is taken for noise
+LONGER = 0.5  # a lengthscale is believed to be e^½ times as long as where learning starts
+TERM = 1.0  # width of the logarithm of a lengthscale or a variance
+NOISE = 1.7  # of the noise variance
+PERIOD = 0.5
+OTHER = 1.5
+LENGTH = 0.1  # of the columns of free numbers that stand for directions, around one
+LEVEL = 2.0  # of levels, slopes and places, in units of the data
+
+
+class WeakBeliefs(NamedTuple):
+    """Normal densities of the entries of z, θ = A z, and where other densities take their place.
+
+    An infinite width means that nothing is believed, and that the entry stays at its best.
+    """
+
+    center: Float[np.ndarray, " P"]
+    width: Float[np.ndarray, " P"]
+    units: Float[np.ndarray, "P P"]
+    ours: np.ndarray  # which entries have the normal density; the others have one of the values, and the volume of the map
+    bounds: Float[np.ndarray, "P 2"]  # of θ, by the user
+
+    @property
+    def averaged(self) -> np.ndarray:
+        """Which entries are averaged over."""
+        return np.isfinite(self.width)
+
+    def log_prob(self, theta: Float[np.ndarray, " P"]) -> tuple[float, Float[np.ndarray, " P"]]:
+        """The log density of θ as far as it is ours, and its gradient."""
+        own = self.ours & self.averaged
+        r = np.where(own, (self.z(theta) - self.center) / self.width, 0.0)
+        slope = np.linalg.solve(self.units.T, np.where(own, -r / self.width, 0.0))
+        return float(self.log_probs(theta[None])[0]), slope
+
+    def log_probs(self, thetas: Float[np.ndarray, "S P"]) -> Float[np.ndarray, " S"]:
+        """The log densities of several θ as far as they are ours: nothing beyond the bounds."""
+        own = self.ours & self.averaged
+        r = ((self.z(thetas) - self.center) / self.width)[:, own]
+        inside = np.all((thetas >= self.bounds[:, 0]) & (thetas <= self.bounds[:, 1]), axis=1)
+        return np.where(inside, -0.5 * np.sum(r * r, axis=1) - self._log_size(own), -np.inf)
+
+    def _log_size(self, own: np.ndarray) -> float:
+        """The logarithm of what the densities integrate to between the bounds without it."""
+        from scipy.special import ndtr
+
+        unit = np.abs(np.diag(self.units)[own])
+        low, high = ((bound / unit - self.center[own]) / self.width[own] for bound in self.bounds[own].T)
+        return float(np.sum(np.log(self.width[own] * unit * np.sqrt(2 * np.pi) * (ndtr(high) - ndtr(low)))))
+
+    def z(self, theta: Float[np.ndarray, " *S P"]) -> Float[np.ndarray, " *S P"]:
+        """θ without units."""
+        return np.linalg.solve(self.units, theta.T).T
+
+    def sample(self, model: Any, rng: np.random.Generator, count: int) -> Float[np.ndarray, "S P"]:
+        """Draws of θ before the data; entries about which nothing is believed are at their start."""
+        wide = np.where(self.averaged, self.width, 0.0)
+        thetas = (self.center + wide * rng.standard_normal((count, len(self.center)))) @ self.units.T
+        at = 0
+        for leaf in learned_leaves(model):
+            part = slice(at, at := at + leaf.free_size)
+            if not _is_ours(leaf):
+                thetas[:, part] = [
+                    np.ravel(leaf.support.free(_drawn(leaf, rng))) for _ in range(count)
+                ]  # of directions as it is
+        outside = np.any((thetas < self.bounds[:, 0]) | (thetas > self.bounds[:, 1]), axis=1)
+        if outside.any():
+            thetas[outside] = self.sample(model, rng, int(outside.sum()))
+        return thetas
+
+
+def believe(model: Model, X: Float[np.ndarray, "N D"], data: Data) -> WeakBeliefs:
+    """Weak beliefs about the learned parameters of a model of these data."""
+    A = units_of(model, X, data)
+    A = np.diag(A) if A.ndim == 1 else A
+    learned = learned_leaves(model)
+    rules = _rules(model)
+    shift, width, ours, bounds = [], [], [], []
+    for leaf in learned:
+        size = leaf.free_size
+        more, wide = _width(leaf, rules)
+        shift.append(np.full(size, more))
+        width.append(wide)
+        ours.append(np.full(size, _is_ours(leaf)))
+        bounds.append(np.tile(free_bounds(leaf) or (-np.inf, np.inf), (size, 1)))
+    joined = lambda parts, empty: np.concatenate(parts) if parts else empty
+    center = np.linalg.solve(A, free_vector(suggested(model, X, data, SHARE))) + joined(shift, np.zeros(0))
+    mask = joined(ours, np.zeros(0, bool))
+    return WeakBeliefs(center, joined(width, np.zeros(0)), A, mask, joined(bounds, np.zeros((0, 2))))
+
+
+def _drawn(leaf: Leaf, rng: np.random.Generator) -> np.ndarray:
+    """A value from the density of one parameter that is not ours."""
+    shape = np.shape(leaf.value)
+    if leaf.prior is not None:
+        return leaf.prior.sample(rng, shape)
+    if isinstance(leaf.support, Simplex):
+        return rng.dirichlet(np.ones(shape[-1]), shape[:-1])
+    columns = rng.standard_normal(shape)
+    return columns / np.linalg.norm(columns, axis=0) * (1 + LENGTH * rng.standard_normal(shape[1:]))
+
+
+def _is_ours(leaf: Leaf) -> bool:
+    """Whether the density is normal: that of numbers which are alike says nothing of their size, so ours does."""
+    proper = leaf.prior is not None and not isinstance(leaf.prior, Alike)
+    return not proper and not isinstance(leaf.support, (Simplex, Orthonormal))
+
+
+def _width(leaf: Leaf, rules: dict[str, tuple[float, float]]) -> tuple[float, np.ndarray]:
+    """By how much a parameter is believed to be larger than where it starts, and how sure that is."""
+    size = leaf.free_size
+    if isinstance(leaf.support, Real):
+        return 0.0, np.full(size, LEVEL)
+    more, width = rules.get(leaf.path, (0.0, OTHER))
+    wide = np.full(size, width)
+    if isinstance(leaf.support, Increasing):
+        wide[0] = LEVEL
+    return more, np.full(size, OTHER) if leaf.prior is not None and np.isinf(width) else wide
+
+
+def _rules(model: Model) -> dict[str, tuple[float, float]]:
+    """What the rules say of the parameters of every node of a model, by path."""
+    found: dict[str, tuple[float, float]] = {}
+
+    def walk(node: Any, path: str) -> None:
+        if isinstance(node, Parametrised):
+            found.update({f"{path}.{name}".lstrip("."): rule for name, rule in widths(node).items()})
+            for name in type(node).__dataclass_fields__:
+                walk(getattr(node, name), f"{path}.{name}")
+        elif isinstance(node, tuple):
+            for index, item in enumerate(node):
+                walk(item, f"{path}[{index}]")
+
+    walk(model, "")
+    return found
+
+
+@singledispatch
+def widths(node: Any) -> dict[str, tuple[float, float]]:
+    """For own parameters of a node by name: by how much they are believed to be larger than their start, and the width.
+
+    Both are of the logarithm. Parameters without a rule are around their start.
+    """
+    return {"variance": (0.0, TERM), "scale": (0.0, TERM)}
+
+
+@widths.register(Radial)
+@widths.register(ProductMatern)
+def _(kernel: Radial | ProductMatern) -> dict[str, tuple[float, float]]:
+    return {"lengthscale": (LONGER, TERM), "variance": (0.0, TERM)}
+
+
+@widths.register(Cosine)
+@widths.register(Periodic)
+@widths.register(DampedOscillator)
+def _(kernel: Cosine | Periodic | DampedOscillator) -> dict[str, tuple[float, float]]:
+    given = "period" in dict(kernel.notes) or not np.all(kernel.period == type(kernel).__dataclass_fields__["period"].default)
+    return {"period": (0.0, PERIOD if given else np.inf), "variance": (0.0, TERM)}
+
+
+@widths.register
+def _(likelihood: Gaussian) -> dict[str, tuple[float, float]]:
+    return {"noise": (0.0, NOISE)}

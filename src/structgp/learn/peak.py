@@ -1,0 +1,237 @@
+"""A density of θ near its mode, and what an average over θ is made of.
+
+With the mode θ̂, H minus the Hessian of the log density there (in z, where θ = A z has no units) and H = VΛVᵀ, the coordinates u
+of θ = A (ẑ + R u), R = VΛ^(−½)Vᵀ, are standard normal to second order. Eigenvalues below a quarter of the widest belief's
+precision are a ridge, and are raised to that. Laplace's evidence is log p(y, θ̂) + (P/2) log 2π − ½ log|H|.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from .._types import generator, whole
+from .believe import WeakBeliefs
+from .density import Density
+
+STEPS = (1e-3, 3e-2, 0.2)  # of z, from the mode to the gradients whose difference is a Hessian
+ROUGH = 0.02  # what of it may not be symmetric
+LEAST = 0.06  # curvature that counts
+ENOUGH = 100  # rows for each parameter beyond which an average changes predictions by less than a hundredth
+MOST = 50  # parameters that are averaged over without being asked for
+LARGEST = 2000  # rows up to which it is taken without being asked for
+
+
+@dataclasses.dataclass(frozen=True)
+class Averaging:
+    """How parameters are averaged over: by which method, with how many members, and what makes it repeatable.
+
+    `polish` moves the members of Laplace's approximation along that many trajectories of the true density, which helps where
+    it is skewed. `steps` are those of chains, or None for what suits the method.
+    """
+
+    method: str = "laplace"
+    members: int = 16
+    seed: int = 0
+    polish: int = 0
+    steps: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise ValueError(f"Averaging: method must be one of {METHODS}, got {self.method!r}")
+        whole(self.members, "members", 2)
+        whole(self.polish, "polish")
+
+
+METHODS = ("laplace", "ccd", "grid", "importance", "hmc", "nuts", "metropolis", "slice", "ais")
+WORDS = ("auto", "best", *METHODS)
+
+
+class Decision(NamedTuple):
+    """Whether parameters are averaged over, and how, and why (or why not)."""
+
+    averaging: Averaging | None
+    reason: str
+
+
+def choose(parameters: Any, rows: int, free: int, method: str = "evidence") -> Decision:
+    """What is done about parameters that so many rows leave unsure, and why."""
+    if not isinstance(parameters, (str, Averaging)) or (isinstance(parameters, str) and parameters not in WORDS):
+        raise ValueError(f"parameters must be one of {WORDS}, or an Averaging, got {parameters!r}")
+    if parameters == "best":
+        return Decision(None, "")
+    if not free:
+        return Decision(None, "best: there is nothing to learn")
+    if isinstance(parameters, str) and parameters == "auto":
+        if method != "evidence":
+            return Decision(None, f"best: method={method!r} looks for the highest evidence")
+        if free > MOST:
+            return Decision(None, f"best: {free} parameters are too many to average over unasked")
+        if rows > LARGEST:
+            return Decision(None, f"best: more than {LARGEST} rows leave little of them unsure")
+        if rows > ENOUGH * free:
+            return Decision(None, f"best: more than {ENOUGH} rows for each of {free} parameters leave little of them unsure")
+        few = "few" if rows == 1 else f"{rows} rows for {free} parameters"
+        return Decision(Averaging(), f"averaged over: {few} leave them unsure")
+    if method != "evidence":
+        raise ValueError(f"method={method!r} finds the best parameters only: leave it out to average, or say parameters='best'")
+    averaging = parameters if isinstance(parameters, Averaging) else Averaging(str(parameters))
+    return Decision(averaging, "averaged over, as asked for")
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """log p(y) with the parameters integrated out, its standard error where it is known, and the effective draws behind it."""
+
+    log: float
+    error: float | None = None
+    method: str = "laplace"
+    effective: float | None = None
+    evaluations: int = 0
+    remark: str = ""
+
+    def __float__(self) -> float:
+        return self.log
+
+    def __str__(self) -> str:
+        error = "" if self.error is None else f" ± {self.error:.2g}"
+        return f"{self.log:.6g}{error} ({self.method}{'; ' + self.remark if self.remark else ''})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Draws:
+    """θ with weights that sum to one, and the evidence that they stand for."""
+
+    thetas: Float[np.ndarray, "K P"]
+    weights: Float[np.ndarray, " K"]
+    evidence: Evidence
+    method: str
+    center: Float[np.ndarray, " P"]  # the mode
+    spread: Float[np.ndarray, "P P"]  # the covariance of θ at the mode
+    beliefs: WeakBeliefs  # before the data
+
+    @property
+    def effective(self) -> float:
+        """How many equally weighted draws these are worth."""
+        return float(1 / np.sum(self.weights**2))
+
+    @property
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of θ: of few members of a normal approximation those of the approximation."""
+        if self.method in ("laplace", "ccd"):
+            return self.center, np.sqrt(np.diagonal(self.spread))
+        mean = self.weights @ self.thetas
+        return mean, np.sqrt(self.weights @ (self.thetas - mean) ** 2)
+
+
+class Peak:
+    """A density of θ in the coordinates u in which it is standard normal near its mode."""
+
+    def __init__(self, density: Density, theta: Float[np.ndarray, " P"]) -> None:
+        self.density, self.mode, beliefs = density, theta, density.beliefs
+        self.moved = np.flatnonzero(beliefs.averaged)
+        self.center = beliefs.z(theta)
+        self.height = density(theta)[0]
+        H, self.evaluations = self._curvature()
+        values, vectors = np.linalg.eigh(H)
+        least = 0.25 / np.max(beliefs.width[self.moved], initial=1.0) ** 2
+        self.ridges = int(np.sum(values < least))
+        self.root = (vectors / np.sqrt(np.maximum(values, least))) @ vectors.T  # that of eigenvectors has signs of its own
+        scale = np.log(np.abs(np.diag(beliefs.units)[self.moved]))
+        self.log_scale = float(np.sum(scale) - 0.5 * np.sum(np.log(np.maximum(values, least))))  # log |∂θ/∂u|
+
+    def _curvature(self) -> tuple[Float[np.ndarray, "Q Q"], int]:
+        """Minus the Hessian in z at the mode, by differences of gradients: right for every engine.
+
+        What rounding leaves of gradients shows in what is not symmetric; then the differences are taken further apart.
+        """
+        evaluations = 0
+        for step in STEPS:
+            H, evaluations = self._differences(step), evaluations + 2 * len(self.moved)
+            scale = np.sqrt(np.maximum(np.abs(np.diagonal(H)), LEAST))
+            if np.all(np.abs(H - H.T) <= ROUGH * scale[:, None] * scale[None, :]):
+                break
+        return 0.5 * (H + H.T), evaluations
+
+    def _differences(self, step: float) -> Float[np.ndarray, "Q Q"]:
+        A, H = self.density.beliefs.units, np.zeros((len(self.moved),) * 2)
+        for column, entry in enumerate(self.moved):
+            along = step * np.eye(len(self.center))[entry]
+            up, down = (A.T @ self.density((self.center + side * along) @ A.T)[1] for side in (1, -1))
+            H[:, column] = (down - up)[self.moved] / (2 * step)
+        return H
+
+    @property
+    def size(self) -> int:
+        """How many parameters are averaged over."""
+        return len(self.moved)
+
+    def thetas(self, u: Float[np.ndarray, "K Q"]) -> Float[np.ndarray, "K P"]:
+        """θ at these coordinates."""
+        z = np.tile(self.center, (len(u), 1))
+        z[:, self.moved] += u @ self.root.T
+        return z @ self.density.beliefs.units.T
+
+    def within(self, u: Float[np.ndarray, "K Q"]) -> Float[np.ndarray, "K P"]:
+        """The same, moved to the bounds where it lies beyond them."""
+        return np.clip(self.thetas(u), *self.density.beliefs.bounds.T)
+
+    def values(self, u: Float[np.ndarray, "K Q"]) -> Float[np.ndarray, " K"]:
+        """The log density of u."""
+        return self.density.values(self.thetas(u)) + self.log_scale
+
+    def values_and_slopes(self, u: Float[np.ndarray, "K Q"]) -> tuple[Float[np.ndarray, " K"], Float[np.ndarray, "K Q"]]:
+        """The same with gradients."""
+        values, gradients = self.density.many(self.thetas(u)).summed()
+        return values + self.log_scale, (gradients @ self.density.beliefs.units)[:, self.moved] @ self.root
+
+    def evidence(self) -> Evidence:
+        """Laplace's approximation."""
+        log = self.height + self.log_scale + 0.5 * self.size * np.log(2 * np.pi)
+        many = "" if self.ridges == 1 else "s"
+        remark = f"{self.ridges} direction{many} in which the data say nothing" if self.ridges else ""
+        return Evidence(float(log), None, "laplace", None, self.evaluations, remark)
+
+    def draws(self, thetas: np.ndarray, weights: np.ndarray, evidence: Evidence, method: str) -> Draws:
+        """Members of an average."""
+        A, P = self.density.beliefs.units, len(self.center)
+        spread = np.zeros((P, P))
+        spread[np.ix_(self.moved, self.moved)] = self.root @ self.root.T
+        return Draws(thetas, weights / weights.sum(), evidence, method, self.mode, A @ spread @ A.T, self.density.beliefs)
+
+
+def resampled(weights: Float[np.ndarray, " K"], count: int, rng: np.random.Generator) -> np.ndarray:
+    """Systematic resampling: so many numbers of draws, each as often as its weight says, up to rounding."""
+    places = (rng.uniform() + np.arange(count)) / count
+    return np.minimum(np.searchsorted(np.cumsum(weights) / weights.sum(), places), len(weights) - 1)
+
+
+def normalised(logs: Float[np.ndarray, " K"]) -> tuple[float, Float[np.ndarray, " K"]]:
+    """log Σ exp, and the weights that sum to one."""
+    top = logs.max()
+    weights = np.exp(logs - top)
+    return float(top + np.log(weights.sum())), weights / weights.sum()
+
+
+def sobol(size: int, count: int, seed: Any) -> Float[np.ndarray, "K Q"]:
+    """Points in the unit cube that fill it evenly."""
+    from scipy.stats import qmc
+
+    whole_power = 1 << max(count - 1, 0).bit_length()  # fewer would not be balanced
+    points = qmc.Sobol(size, scramble=True, rng=generator(seed)).random(whole_power)[:count]
+    return np.clip(points, 1e-12, 1 - 1e-12)
+
+
+def normal_scores(size: int, count: int, seed: Any) -> Float[np.ndarray, "K Q"]:
+    """Standard normal points that are spread evenly."""
+    return scores(sobol(size, count, seed))
+
+
+def scores(uniform: np.ndarray) -> np.ndarray:
+    """Normal quantiles."""
+    from scipy.special import ndtri
+
+    return ndtri(uniform)

@@ -1,0 +1,134 @@
+"""Which of several models the data favour while they arrive: annealed importance sampling, one observation at a time.
+
+With chains that stand for p(θ | y₁ … y_{k−1}), the next observation is let in by degrees,
+
+    log q_β = log p(θ) + (1 − β) log p(y_{<k} | θ) + β log p(y_{≤k} | θ).
+
+Weights and places of the chains are kept; below half of their effective number they are resampled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .._types import Seed, double_precision, generator, whole
+from ..learn.anneal import Annealed, Start, anneal, told
+from ..learn.believe import WeakBeliefs
+from ..learn.density import Density
+from ..learn.objective import LOWEST
+from ..learn.peak import Evidence, normalised, resampled
+from ..linalg.dense.cholesky import lapack_threads
+from ..parameters.tree import as_numpy, free_vector, with_free
+from ..posterior import MixturePrediction
+from ..process.evidence import density_of
+from .compare import Comparison, check_proper
+
+MEMBERS = 16  # of the average over the parameters of one model
+MOVES = 2  # of every chain for each step
+
+
+@dataclasses.dataclass
+class _Model:
+    """A model, what is believed of it, and its chains."""
+
+    gp: Any
+    beliefs: WeakBeliefs
+    density: Density
+    chains: Annealed
+
+    def thetas(self, z: np.ndarray) -> np.ndarray:
+        """θ of chains in z, with entries that nothing is believed of at their start."""
+        return _thetas(self.gp, self.beliefs, z)
+
+
+class EvidenceStream:
+    """Evidences, probabilities and predictions of several models of data that arrive one by one.
+
+    The first `begin` observations are collected: the units of weak beliefs come from them, and do not change afterwards.
+    """
+
+    def __init__(self, models: Mapping[str, Any], chains: int = 200, begin: int = 5, seed: Seed = 0) -> None:
+        if not models:
+            raise ValueError("EvidenceStream needs at least one model, by name: EvidenceStream({'smooth': gp1, 'rough': gp2})")
+        self.models, self.chains, self.begin = dict(models), whole(chains, "chains", 8), whole(begin, "begin", 2)
+        self._rng = generator(seed)
+        self._X: list[np.ndarray] = []
+        self._y: list[float] = []
+        self._running: dict[str, _Model] = {}
+
+    def __len__(self) -> int:
+        return len(self._y)
+
+    @double_precision
+    def tell(self, x: Any, y: Any) -> EvidenceStream:
+        """One more observation: a place (a number, or one for each column) and a value."""
+        place = np.atleast_1d(np.asarray(x, dtype=float))
+        if self._X and place.shape != self._X[0].shape:
+            raise ValueError(f"tell needs a place with {len(self._X[0])} columns, got {place.shape}")
+        self._X.append(place)
+        self._y.append(float(y))
+        if len(self) == self.begin:
+            for name, gp in self.models.items():
+                check_proper(name, gp, np.stack(self._X))
+        if len(self) >= self.begin:
+            with lapack_threads(0):
+                for name in self.models:
+                    self._running[name] = self._next(name)
+        return self
+
+    @property
+    def evidences(self) -> dict[str, Evidence]:
+        """log p(y) of every model, with its parameters integrated out."""
+        return {name: told(one.chains, "sequential ais") for name, one in self._running.items()}
+
+    @property
+    def probabilities(self) -> dict[str, float]:
+        """The probability of every model, if none was preferred: equal as long as observations are collected."""
+        if not self._running:
+            return dict.fromkeys(self.models, 1 / len(self.models))
+        return Comparison(self.evidences, {}).probabilities
+
+    @double_precision
+    def predict(self, X: Any) -> MixturePrediction:
+        """The belief about f at new places, averaged over the models and over their parameters."""
+        if not self._running:
+            raise ValueError(
+                f"{len(self)} observations were told so far, and {self.begin} are collected before the first answer"
+            )
+        members: list[Any] = []
+        weights: list[float] = []
+        X_seen, y_seen = np.stack(self._X), np.array(self._y)
+        for name, one in self._running.items():
+            chosen = resampled(normalised(one.chains.log_weights)[1], MEMBERS, np.random.default_rng(0))
+            for theta in one.thetas(one.chains.u[chosen]):
+                members.append(as_numpy(with_free(one.gp, theta)).condition(X_seen, y_seen).predict(X))
+                weights.append(self.probabilities[name] / MEMBERS)
+        best = max(self.probabilities, key=lambda name: self.probabilities[name])
+        return MixturePrediction(tuple(members), np.array(weights), self.models[best].likelihood)
+
+    def _next(self, name: str) -> _Model:
+        """The chains of a model after the observations so far."""
+        gp, before = self.models[name], self._running.get(name)
+        density = density_of(gp, np.stack(self._X), np.array(self._y))
+        beliefs = density.beliefs if before is None else before.beliefs
+        density = Density(density, beliefs)
+        prior = lambda z: np.maximum(density.log_priors(_thetas(gp, beliefs, z)), LOWEST)
+        after = lambda z: density.values(_thetas(gp, beliefs, z))
+        options: dict[str, Any] = {"schedule": "even", "moves": MOVES, "resample": True}
+        if before is None:
+            draw = lambda rng, count: beliefs.z(beliefs.sample(gp, rng, count))[:, beliefs.averaged]
+            chains = anneal(Start(draw, prior), after, self.chains, self._rng, **(options | {"moves": 2 * MOVES}))
+        else:
+            start = Start(lambda rng, count: before.chains.u, lambda z: before.density.values(before.thetas(z)))
+            chains = anneal(start, after, self.chains, self._rng, begun=before.chains, **options)
+        return _Model(gp, beliefs, density, chains)
+
+
+def _thetas(gp: Any, beliefs: WeakBeliefs, z: np.ndarray) -> np.ndarray:
+    whole = np.tile(beliefs.z(free_vector(gp)), (len(z), 1))
+    whole[:, beliefs.averaged] = z
+    return whole @ beliefs.units.T

@@ -1,0 +1,314 @@
+"""A GP given data, averaged over its parameters: a mixture of processes, one for each draw of θ.
+
+It answers what a `Fitted` answers. Means are averages, variances add what the members differ by, and of new observations the
+whole mixture is kept: its quantiles and densities are those of the mixture, not of a normal with its moments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+
+from .._types import Seed, double_precision, generator, whole
+from ..inference.choose import choose
+from ..inputs.rows import size_for
+from ..learn.peak import Draws, Evidence
+from ..parameters.supports import Interval, Positive, Real
+from ..parameters.tree import FreeMap, as_numpy, free_names, learned_leaves
+from ..posterior import MixturePrediction, Moments, Result, mixed_moments
+from .conditioning import condition
+from .fitted import BasisWeights, Fitted
+from .stream import Stream
+from .summary import interval_table
+
+KEPT = 256e6  # bytes of members that are kept; of larger ones θ is, and they are conditioned again for each answer
+NODES = 20  # of the quadrature behind the mean of a parameter
+
+
+class ParameterBelief(NamedTuple):
+    """What is believed of one number among the parameters after the data."""
+
+    name: str
+    mean: float
+    sd: float
+    low: float  # 5 %
+    median: float
+    high: float  # 95 %
+
+
+class Members(Sequence[Fitted]):
+    """The process at each of some θ, conditioned when it is first asked for, and kept where all of them are small."""
+
+    def __init__(self, mode: Fitted, thetas: np.ndarray, known: Sequence[Fitted] = ()) -> None:
+        self.mode, self.thetas, self._at = mode, thetas, FreeMap(mode.gp)
+        self._known: dict[int, Fitted] = dict(enumerate(known))
+        cost = mode.plan.chosen.cost
+        self._kept = (cost.bytes if cost else 0.0) * len(thetas) <= KEPT
+
+    def __len__(self) -> int:
+        return len(self.thetas)
+
+    @overload
+    def __getitem__(self, index: int) -> Fitted: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Fitted]: ...
+    @double_precision
+    def __getitem__(self, index: int | slice) -> Fitted | Sequence[Fitted]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        number = range(len(self))[index]
+        if number in self._known:
+            return self._known[number]
+        member = at_parameters(self.mode, as_numpy(self._at(self.thetas[number])))
+        if self._kept:
+            self._known[number] = member
+        return member
+
+
+def at_parameters(fitted: Fitted, gp: Any) -> Fitted:
+    """The same data and the same algorithm with other parameters; sites are searched from those that were found."""
+    inferred = fitted.inference
+    rule = None if inferred is None else choose(gp.likelihood, inferred.method, fitted.data.weight is not None)
+    start = None if inferred is None else (inferred.w, inferred.h)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        given = condition(gp, fitted.inputs, fitted.data, fitted.plan, rule, start)
+    return Fitted.of(gp, fitted.inputs, fitted.data, given, fitted.learning)
+
+
+def averaged(mode: Fitted, draws: Draws) -> FittedMixture | Fitted:
+    """The mixture of those draws at which the process can be conditioned; the mode where there are none."""
+    members = Members(mode, draws.thetas)
+    good, found = [], []
+    for number in range(len(members)):
+        with contextlib.suppress(ValueError):  # θ so far out that its covariance is none
+            member = members[number]
+            if member.inference is None or member.inference.converged:
+                good.append(number)
+                found.append(member)
+    if not good:
+        return mode
+    weights = draws.weights[good] / draws.weights[good].sum()
+    mixture = FittedMixture(mode, dataclasses.replace(draws, thetas=draws.thetas[good], weights=weights))
+    return mixture._with_members(found) if members._kept else mixture
+
+
+def _of_mode(name: str) -> Any:
+    doc = f"`{name}` at the mode of the parameters, as a `Fitted` has it."
+    return property(lambda self: getattr(self.mode, name), doc=doc)
+
+
+@dataclasses.dataclass(frozen=True)
+class FittedMixture(Result):
+    """A GP given data, averaged over draws of its parameters with weights that sum to one.
+
+    `mode` is the `Fitted` with the most probable parameters; kernel, likelihood, plan and the like are those of the mode.
+    """
+
+    mode: Fitted
+    draws: Draws
+
+    gp = _of_mode("gp")
+    kernel = _of_mode("kernel")
+    likelihood = _of_mode("likelihood")
+    inputs = _of_mode("inputs")
+    data = _of_mode("data")
+    plan = _of_mode("plan")
+    conditional = _of_mode("conditional")
+    posterior = _of_mode("posterior")
+    inference = _of_mode("inference")
+    learning = _of_mode("learning")
+    log_evidence = _of_mode("log_evidence")
+    evidence_error = _of_mode("evidence_error")
+
+    @functools.cached_property
+    def members(self) -> Sequence[Fitted]:
+        """The process at each draw of the parameters."""
+        return Members(self.mode, self.draws.thetas)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """How much each member counts."""
+        return self.draws.weights
+
+    @property
+    def evidence(self) -> Evidence:
+        """log p(y) with the parameters integrated out; `log_evidence` is that at the mode."""
+        return self.draws.evidence
+
+    @double_precision
+    def predict(self, X: Any, covariance: bool = False, part: int | None = None, extra: Any = None) -> MixturePrediction:
+        """The belief about f at new places, as of `Fitted.predict`, averaged over the parameters."""
+        found = tuple(member.predict(X, covariance, part, extra) for member in self.members)
+        return MixturePrediction(found, self.weights, self.likelihood)
+
+    @double_precision
+    def sample(self, X: Any, n: int = 1, seed: Seed = None, observed: bool = False, extra: Any = None) -> np.ndarray:
+        """n joint draws of f at new places, each with parameters of its own; with `observed` of new observations."""
+        n, rng = whole(n, "n", 1), generator(seed)
+        which = rng.choice(len(self.weights), size=n, p=self.weights)
+        each = size_for(int(np.max(np.bincount(which))), 1)  # one number for all: every other is another program
+        parts, rows = [], []
+        for number in np.unique(which):
+            rows.append(np.flatnonzero(which == number))
+            parts.append(self.members[int(number)].sample(X, each, rng, observed, extra)[: len(rows[-1])])
+        return np.concatenate(parts)[np.argsort(np.concatenate(rows))]
+
+    @double_precision
+    def gradient(self, X: Any) -> np.ndarray:
+        """The gradient of the posterior mean in the inputs at new places."""
+        return self._average([member.gradient(X) for member in self.members])
+
+    @double_precision
+    def derivative(self, X: Any, order: int = 1, *, dim: int | None = None, part: int | None = None) -> Moments:
+        """The belief about a derivative of f at new places, as of `Fitted.derivative`."""
+        return self._moments([member.derivative(X, order, dim=dim, part=part) for member in self.members])
+
+    @double_precision
+    def filtered(self) -> Moments:
+        """The belief about f at each observed place given the observations up to there, with parameters that saw all."""
+        return self._moments([member.filtered() for member in self.members])
+
+    @double_precision
+    def smoothed(self) -> Moments:
+        """The belief about f at each observed place given all observations."""
+        return self._moments([member.smoothed() for member in self.members])
+
+    @double_precision
+    def lag_one(self) -> np.ndarray:
+        """The covariances of f at successive times, sorted, given all observations: (N − 1,)."""
+        order = np.asarray(self.inputs.order)
+        means = np.stack([member.smoothed().mean[order] for member in self.members])
+        apart = means - self._average(list(means))
+        within = self._average([member.lag_one() for member in self.members])
+        return within + self._average(list(apart[:, :-1] * apart[:, 1:]))
+
+    @double_precision
+    def leave_one_out(self) -> Moments:
+        """Mean and variance of each observation given all the others, without refitting.
+
+        The parameters have not seen it either: p(θ | others) ∝ p(θ | all) / p(yᵢ | others, θ), for Gaussian observations.
+        """
+        parts = [member.leave_one_out() for member in self.members]
+        means, variances = (np.stack([getattr(part, name) for part in parts]) for name in ("mean", "variance"))
+        weights = self.weights
+        if self.inference is None:
+            y = self.data.y[:, 0] if self.data.flat else self.data.y
+            logs = 0.5 * ((y - means) ** 2 / variances + np.log(variances))
+            logs = logs if logs.ndim == 2 else logs.sum(axis=2)
+            with np.errstate(invalid="ignore"):
+                weights = self.weights[:, None] * np.exp(logs - np.max(logs, axis=0))
+                weights = weights / weights.sum(axis=0)
+        return mixed_moments(means, variances, weights)
+
+    @property
+    def degrees_of_freedom(self) -> float:
+        """How many parameters the smoother uses, on average."""
+        return float(np.dot(self.weights, [member.degrees_of_freedom for member in self.members]))
+
+    @double_precision
+    def equivalent_kernel(self, X: Any) -> np.ndarray:
+        """How much each observation counts in the mean at new places, (M, N)."""
+        return self._average([member.equivalent_kernel(X) for member in self.members])
+
+    @double_precision
+    def basis_weights(self) -> BasisWeights:
+        """The posterior of the weights of basis functions."""
+        parts = [member.basis_weights() for member in self.members]
+        means = np.stack([part.mean for part in parts])
+        apart = (means - self._average(list(means))).reshape(*means.shape[:2], -1)
+        between = np.einsum("k,kit,kjt->ij", self.weights, apart, apart) / apart.shape[2]  # one for all targets
+        mean, variance = mixed_moments(means, np.stack([part.variance for part in parts]), self.weights)
+        return BasisWeights(mean, variance, self._average([part.covariance for part in parts]) + between)
+
+    @double_precision
+    def update(
+        self, X: Any, y: Any, noise: Any = None, missing: str = "error", extra: Any = None, weights: Any = None
+    ) -> FittedMixture:
+        """Given more data: every member is, and counts by how probable the new observations were to it."""
+        more = X, y, noise, missing, extra, weights
+        before = np.array([member.log_evidence for member in self.members])
+        after = [member.update(*more) for member in self.members]
+        gain = np.array([member.log_evidence for member in after]) - before
+        new = self.weights * np.exp(gain - gain.max())
+        draws = dataclasses.replace(self.draws, weights=new / new.sum())
+        return FittedMixture(self.mode.update(*more), draws)._with_members(after)
+
+    @double_precision
+    def given(self, X: Any, y: Any, **options: Any) -> FittedMixture:
+        """The same belief about the parameters, given other data: `options` are those of `GP.condition`."""
+        return FittedMixture(self.gp.condition(X, y, **options), self.draws)
+
+    def stream(self) -> Stream:
+        """A model that goes on in time with the most probable parameters, and keeps no data."""
+        return self.mode.stream()
+
+    def plot(self, X: Any = None, *, level: float = 0.95, target: int = 0, ax: Any = None) -> Any:
+        """Draw a process of one input: data, mean and bands. Needs Matplotlib; returns the axes."""
+        from ..plots import plot
+
+        return plot(self, X, level=level, target=target, ax=ax)
+
+    @double_precision
+    def parameters(self) -> tuple[ParameterBelief, ...]:
+        """What is believed of each learned number: mean, standard deviation, and the 5, 50 and 95 % quantiles."""
+        from scipy.special import ndtri
+
+        center, sd = self.draws.moments
+        points, mass = np.polynomial.hermite_e.hermegauss(NODES)
+        mass = mass / mass.sum()
+        levels = ndtri(np.array([0.05, 0.5, 0.95]))
+        names, found, at = free_names(self.gp), [], 0
+        for leaf in learned_leaves(self.gp):
+            for index in range(leaf.free_size):
+                entry = at + index
+                alone = isinstance(leaf.support, (Real, Positive, Interval))  # each number by itself
+                value = leaf.support.constrain if alone else lambda theta: theta
+                nodes = value(center[entry] + sd[entry] * points)
+                mean = float(mass @ nodes)
+                spread = float(np.sqrt(mass @ (nodes - mean) ** 2))
+                quantiles = value(center[entry] + sd[entry] * levels)
+                found.append(ParameterBelief(names[entry], mean, spread, *map(float, quantiles)))
+            at += leaf.free_size
+        return tuple(found)
+
+    def summary(self) -> str:
+        """A table of the parameters with their intervals and an account of the fit."""
+        seen = int(np.sum(self.data.seen))
+        table = interval_table(self.parameters(), self.gp, self.draws.beliefs)
+        lines = [repr(self.gp), "", self._words() + ":", "", *table, ""]
+        lines.append(f"log evidence   {self.evidence}  ({seen} observations)")
+        lines.append(f"at the mode    {self.log_evidence:.6g}")
+        return "\n".join(lines + self.mode.account())
+
+    def __repr__(self) -> str:
+        return f"FittedMixture({self.gp!r}, {len(self.inputs)} places, {self._words()}, log evidence {self.evidence.log:.6g})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: members follow from the mode and θ."""
+        return {"mode": self.mode, "draws": self.draws}
+
+    def _words(self) -> str:
+        count = len(free_names(self.gp))
+        many = "" if count == 1 else "s"
+        return f"averaged over {len(self.weights)} draws of {count} parameter{many} ({self.draws.method})"
+
+    def _with_members(self, members: Sequence[Fitted]) -> FittedMixture:
+        self.__dict__["members"] = Members(self.mode, self.draws.thetas, members)
+        return self
+
+    def _average(self, values: Sequence[np.ndarray]) -> np.ndarray:
+        return np.tensordot(self.weights, np.stack(values), axes=1)
+
+    def _moments(self, parts: Sequence[Moments]) -> Moments:
+        means, variances = (np.stack([getattr(part, name) for part in parts]) for name in ("mean", "variance"))
+        return mixed_moments(means, variances, self.weights)
+
+    def _new_points(self, X: Any) -> np.ndarray:
+        return self.mode._new_points(X)
