@@ -57,6 +57,7 @@ class _GPEstimator(RowReader):
             gp = suggested(gp, X, read_observations(gp.likelihood, y, noise, "error", as_inputs(X), extra))
         if self.learn:
             options |= {"restarts": self.restarts, "seed": self._seed(), "max_evaluations": self.max_evaluations}
+            options["parameters"] = self.parameters
         action = gp.fit if self.learn else gp.condition
         structure, approximate = of_structure(self.structure)
         fitted = action(X, y, structure=structure, approximate=approximate, **options)
@@ -104,6 +105,9 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         them unless a number is given, which is approximate as well, and for two to four columns.
     learn : bool, default True
         Whether `fit` learns the parameters or leaves them as they are (scikit-learn's ``optimizer=None``).
+    parameters : str or Averaging, default "auto"
+        What is done about parameters that the data leave unsure, as in `GP.fit`: "auto" averages over them for small data,
+        which keeps intervals honest, and takes the "best" otherwise; "laplace", "hmc" and others ask for a way to average.
     normalize_y : bool or "auto", default "auto"
         Whether to bring each target to mean 0 and variance 1 first. The model (`kernel` and `noise`, `kernel_`, `noise_` and
         `fitted_`) is then in those units; data, predictions and `log_evidence_` are always in the units of y. "auto" does so
@@ -117,7 +121,7 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
 
     Attributes
     ----------
-    fitted_ : Fitted
+    fitted_ : Fitted or FittedMixture
         The model given the data, with everything else that it can tell.
     kernel_, likelihood_, noise_ : Kernel, Likelihood, float
         The kernel and the likelihood as learned, and the variance of the noise.
@@ -147,6 +151,7 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         mean: Any = "constant",
         structure: Any = "auto",
         learn: bool = True,
+        parameters: Any = "auto",
         normalize_y: Any = "auto",
         restarts: int | None = None,
         max_evaluations: int = 500,
@@ -157,6 +162,7 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         self.mean = mean
         self.structure = structure
         self.learn = learn
+        self.parameters = parameters
         self.normalize_y = normalize_y
         self.restarts = restarts
         self.max_evaluations = max_evaluations
@@ -202,7 +208,8 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
             return mean, self._scale * np.sqrt(spread)
         if return_cov:
             extra = (spread - prediction.variance).reshape(len(mean), -1)
-            joint = prediction.covariance[:, :, None] + np.eye(len(mean))[:, :, None] * extra[None]
+            among = prediction.covariance if prediction.covariance.ndim == 3 else prediction.covariance[:, :, None]
+            joint = among + np.eye(len(mean))[:, :, None] * extra[None]
             covariance = self._scale**2 * joint
             return mean, covariance[:, :, 0] if mean.ndim == 1 else covariance
         return mean
@@ -311,6 +318,8 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         Laplace's evidence.
     learn : bool, default True
         Whether `fit` learns the parameters or leaves them as they are.
+    parameters : str or Averaging, default "auto"
+        What is done about parameters that the data leave unsure, as in `GPRegressor`.
     restarts : int or None, default None
         How many more starts learning takes.
     max_evaluations : int, default 200
@@ -322,7 +331,7 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
     ----------
     classes_ : array
         The labels.
-    fitted_ : Fitted
+    fitted_ : Fitted or FittedMixture
         The model given the data, for the columns of X as they were standardised.
     kernel_, likelihood_, plan_, log_evidence_
         As learned, and how; for several classes, each against the rest, a tuple of kernels and the sum of the evidences.
@@ -346,6 +355,7 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         inference: str | None = None,
         structure: Any = "auto",
         learn: bool = True,
+        parameters: Any = "auto",
         restarts: int | None = None,
         max_evaluations: int = 200,
         random_state: Any = None,
@@ -356,6 +366,7 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         self.inference = inference
         self.structure = structure
         self.learn = learn
+        self.parameters = parameters
         self.restarts = restarts
         self.max_evaluations = max_evaluations
         self.random_state = random_state
@@ -434,7 +445,7 @@ class GPCountRegressor(RegressorMixin, _GPEstimator):
         How counts scatter around the rate: with the rate as their variance, or with more, which is learned.
     mean : {"constant", "zero", "linear"}, number, function or Mean, default "constant"
         What the logarithm of the rate is expected to be before it is seen.
-    inference, structure, learn, restarts, max_evaluations, random_state
+    inference, structure, learn, parameters, restarts, max_evaluations, random_state
         As in `GPClassifier`.
 
     Examples
@@ -456,6 +467,7 @@ class GPCountRegressor(RegressorMixin, _GPEstimator):
         inference: str | None = None,
         structure: Any = "auto",
         learn: bool = True,
+        parameters: Any = "auto",
         restarts: int | None = None,
         max_evaluations: int = 200,
         random_state: Any = None,
@@ -466,6 +478,7 @@ class GPCountRegressor(RegressorMixin, _GPEstimator):
         self.inference = inference
         self.structure = structure
         self.learn = learn
+        self.parameters = parameters
         self.restarts = restarts
         self.max_evaluations = max_evaluations
         self.random_state = random_state

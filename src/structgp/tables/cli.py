@@ -40,6 +40,9 @@ TargetOption = Annotated[str | None, typer.Option("--target", help="The column t
 TaskOption = Annotated[str, typer.Option("--task", help="auto, regression, classification or counts.")]
 TimeOption = Annotated[str | None, typer.Option("--time", help="Take this column as the only input.")]
 KernelOption = Annotated[str | None, typer.Option("--kernel", help='A kernel, as in "Matern52 + Periodic(period=1)*Matern32".')]
+ParametersOption = Annotated[
+    str, typer.Option("--parameters", help="auto: averaged over where few rows leave them unsure; best, laplace, hmc …")
+]
 StructureOption = Annotated[str, typer.Option("--structure", help="auto, dense, markov, additive, projection-pursuit …")]
 ApproximateOption = Annotated[
     str | None, typer.Option("--approximate", help="One function of all columns, through so many: inducing:500, neighbours:30.")
@@ -105,6 +108,7 @@ def fit(
     kernel: KernelOption = None,
     structure: StructureOption = "auto",
     approximate: ApproximateOption = None,
+    parameters: ParametersOption = "auto",
     out: OutFolder = Path("structgp-out"),
     budget: Budget = "2m",
     horizon: HorizonOption = None,
@@ -125,7 +129,7 @@ def fit(
 
     options = _options(task, time, kernel, _structure(structure, approximate), max(deadline.left(), 0.0), seed)
     with _watching(as_json, seconds) as say:
-        model = fit_table(table, target, say=say, horizon=horizon, **options)
+        model = fit_table(table, target, say=say, horizon=horizon, parameters=parameters, **options)
         return _finish(model, table, out, deadline)
 
 

@@ -72,6 +72,7 @@ class Evaluation:
     label: tuple[int, ...] = ()  # the class that was said, where there are classes
     east: tuple[float, ...] = ()  # longitude and latitude, where rows are places, as the model sees them
     north: tuple[float, ...] = ()
+    with_best: dict[str, float] = dataclasses.field(default_factory=dict)  # scores with the best parameters, where averaged
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

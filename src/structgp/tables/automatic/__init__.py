@@ -71,11 +71,13 @@ def fit_table(
     budget: float = 120.0,
     horizon: int | None = None,
     say: Say = quiet,
+    parameters: Any = "auto",
     **options: Any,
 ) -> TableModel:
     """The best model of a target that is found within a budget of seconds; `say` hears what is done meanwhile.
 
-    `horizon` is how many steps of a series are forecast, by default about a tenth of those that were seen.
+    `horizon` is how many steps of a series are forecast, by default about a tenth of those that were seen. `parameters` are
+    those of `GP.fit`: averaged over where few rows leave them unsure.
     """
     deadline = Deadline.after(budget)
     ready = prepare(data, target, budget=budget, **options)
@@ -84,7 +86,7 @@ def fit_table(
         raise ValueError(
             f"a horizon needs a series, but the inputs {of_shape(problem.shape)}: name the column of the time by --time"
         )
-    fitted, trials, evaluation, notes, rows = compare(problem, ready.candidates, deadline, say)
+    fitted, trials, evaluation, notes, rows = compare(problem, ready.candidates, deadline, say, parameters)
     places = np.unique(problem.X[rows, 0]) if problem.shape == "series" else np.zeros(0)
     if ready.skipped:
         many = "1 row" if ready.skipped == 1 else f"{ready.skipped} rows"

@@ -16,6 +16,7 @@ from ...kernels.algebra import Kernel, Product
 from ...kernels.nonstationary import Constant, Spline, Wiener
 from ...kernels.oscillating import DampedOscillator, Periodic
 from ...kernels.stationary import Matern32, Matern52, SquaredExponential
+from ...learn.peak import choose
 from ...likelihoods.base import Likelihood
 from ...likelihoods.counts import NegativeBinomial, Poisson
 from ...likelihoods.gaussian import Gaussian
@@ -34,7 +35,7 @@ from ...models.choose import (
     sweeps_of,
 )
 from ...parameters.priors import Alike, LogNormal
-from ...parameters.tree import learned
+from ...parameters.tree import free_vector, learned
 from ...process.gp import GP
 from ..model import TABLES
 from .problem import Problem, seasons_of
@@ -163,9 +164,9 @@ def _gps(problem: Problem, structure: str, affordable: float) -> Callable[[str, 
         if plan.engine.structure == "dense" and len(inputs) > limit:
             plan, rows = gp.plan(problem.X[:limit], **how), limit
         restarts = None if len(inputs) <= 200 else 0
-        options: dict[str, Any] = {**how, "seed": problem.seed, "restarts": restarts}
+        options: dict[str, Any] = {**how, "seed": problem.seed, "restarts": restarts, "parameters": "best"}
         fit = lambda X, y, tell, seconds: gp.fit(X, y, progress=tell, seconds=seconds, **options)
-        refit = lambda fitted, X, y: fitted.gp.condition(X, y, missing="infer", **how)
+        refit = lambda fitted, X, y: fitted.given(X, y, missing="infer", **how)
         compiling = COMPILING if kind == "regression" else COMPILING_SITES
         seconds = compiling + learning_seconds(plan.offers[0].cost, sweeps)
         robust = lambda gp, scale: given(
@@ -173,8 +174,8 @@ def _gps(problem: Problem, structure: str, affordable: float) -> Callable[[str, 
         )
         cheap = kind == "regression" and problem.shape != "grid"
         price = _price_of_a_line(problem.X[:, 0], problem.y) if _is_free(gp.kernel) else 0.0
-        made = Candidate(name, fit, refit, seconds, rows, plan, robust if cheap else None, price, compiling=compiling)
-        return by_class(made, classes)
+        one = Candidate(name, fit, refit, seconds, rows, plan, robust if cheap else None, price, compiling=compiling)
+        return by_class(one._replace(average=functools.partial(_averaged, how)), classes)
 
     return make
 
@@ -186,6 +187,13 @@ def _noise(problem: Problem) -> Gaussian:
         return Gaussian()
     typical = NOISE[0] * (float(np.var(problem.y)) or 1.0)
     return Gaussian(learned(typical, prior=LogNormal(np.log(typical), NOISE[1])))
+
+
+def _averaged(how: dict[str, Any], fitted: Any, X: Any, y: np.ndarray, parameters: Any) -> Any:
+    """What was learned, averaged over parameters that the rows leave unsure: from where the best are."""
+    if choose(parameters, int(np.sum(~np.isnan(y))), len(free_vector(fitted.gp))).averaging is None:
+        return fitted
+    return fitted.gp.fit(X, y, parameters=parameters, missing="infer", restarts=0, progress=False, **how)
 
 
 def _is_free(kernel: Kernel) -> bool:

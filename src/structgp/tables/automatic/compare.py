@@ -61,8 +61,13 @@ class Attempt(NamedTuple):
     scores: np.ndarray | None = None
 
 
-def compare(problem: Problem, candidates: list[Candidate], deadline: Deadline, say: Say = quiet) -> Outcome:
-    """Try the candidates that there is time for, and give the best of them all rows; learning ends when its time is over."""
+def compare(
+    problem: Problem, candidates: list[Candidate], deadline: Deadline, say: Say = quiet, parameters: Any = "best"
+) -> Outcome:
+    """Try the candidates that there is time for, and give the best of them all rows; learning ends when its time is over.
+
+    Candidates are compared by their best parameters; the chosen one is then averaged over `parameters` that are unsure.
+    """
     rng = np.random.default_rng(problem.seed)
     held, kind = hold_out(problem, rng)
     unlearned = held if problem.shape != "grid" else np.zeros_like(held)  # a grid with holes takes long to learn from
@@ -83,6 +88,12 @@ def compare(problem: Problem, candidates: list[Candidate], deadline: Deadline, s
         raise ValueError(f"no candidate could be learned: {tried[0].trial.note}")
     best = _best(ran, problem)
     trials = tuple(dataclasses.replace(attempt.trial, chosen=attempt is best) for attempt in tried)
+    alone = best.fitted
+    if parameters != "best" and best.candidate.rows is None and not (deadline.passed() or _out_of_time(best.fitted)):
+        say("averaging over what is unsure", 0, None)
+        learned = np.flatnonzero(~unlearned)
+        places = as_shape(problem.X[learned], problem.shape)
+        best = best._replace(fitted=best.candidate.average(best.fitted, places, problem.y[learned], parameters))
 
     def given(rows: np.ndarray) -> tuple[Any, np.ndarray]:
         """The best candidate given some rows as far as it can take them, and which it took."""
@@ -92,6 +103,9 @@ def compare(problem: Problem, candidates: list[Candidate], deadline: Deadline, s
 
     seen = best.fitted if (held == unlearned).all() else given(np.flatnonzero(~held))[0]
     evaluation = evaluate(problem, seen, held, kind)
+    if best.fitted is not alone and evaluation.covered and (held == unlearned).all():
+        before = evaluate(problem, alone, held, kind).scores["this model"]
+        evaluation = dataclasses.replace(evaluation, with_best=before)
     say("giving the chosen model all rows", 0, None)
     every = np.arange(len(problem.y))
     fitted, rows = given(every) if unlearned.any() or best.candidate.rows else (best.fitted, every)

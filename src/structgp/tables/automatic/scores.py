@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from scipy.stats import nbinom, norm, poisson
 
@@ -95,18 +94,11 @@ def pit_histogram(prediction: Any, y: np.ndarray, counts: bool) -> np.ndarray:
 
     A count stands for all of P(Y < y) … P(Y ≤ y): its row is spread evenly over that (Czado, Gneiting and Held 2009).
     """
-    most = np.clip(_below(prediction, y), 0.0, 1.0)
-    least = np.where(y > 0, np.clip(_below(prediction, np.maximum(y - 1, 0)), 0.0, most), 0.0) if counts else most
+    most = np.clip(prediction.cumulative(y), 0.0, 1.0)
+    least = np.where(y > 0, np.clip(prediction.cumulative(np.maximum(y - 1, 0)), 0.0, most), 0.0) if counts else most
     edges = np.linspace(0.0, 1.0, TENTHS + 1)[:, None]
     passed = np.where(edges >= most, 1.0, np.maximum(edges - least, 0.0) / np.maximum(most - least, NEVER))
     return np.diff(np.mean(passed, axis=1)[1:], prepend=0.0)
-
-
-def _below(prediction: Any, y: np.ndarray) -> np.ndarray:
-    """The predicted probability that an observation is y at most."""
-    mean, variance = np.asarray(prediction.mean), np.asarray(prediction.variance)
-    with jax.enable_x64(True):
-        return prediction.likelihood.predictive_cumulative(y, mean, variance)
 
 
 def _draws(count: int, problem: Problem) -> np.ndarray:

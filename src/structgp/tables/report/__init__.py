@@ -14,7 +14,7 @@ from ..model import TableModel, of_shape, replacing
 from .changes import ChangingSeries, change_figures, change_headline, segment_rows
 from .figures import Figure
 from .sections import about_components, component_figures, confusion_rows, error_figures, fit_figures, score_rows, trial_rows
-from .words import alarms, forecast_rows, headline, parameters_of, parts_of
+from .words import about_sureness, alarms, forecast_rows, headline, parameters_of, parts_of, sure_rows
 
 LATE = "There was no time to look at them one by one: structgp report model.structgp does."
 
@@ -51,6 +51,7 @@ def render(model: TableModel, deadline: Deadline = NEVER) -> str:
     sheet.figures("Components", [] if late else component_figures(model), LATE if late else about_components(model))
     if not late:
         sheet.table("What was learned", [["part", ""], *map(list, parts_of(model))])
+    sheet.table("How sure is it about its parameters?", sure_rows(model), about_sureness(model))
     sheet.table("The table", [["column", "what it is"], *columns])
     sheet.text("Notes", "\n".join(model.notes))
     sheet.table("Candidates", trial_rows(model))

@@ -16,6 +16,7 @@ from scipy.stats import norm
 from ...models.additive.model import FittedAdditive
 from ...models.pursuit.model import FittedProjectionPursuit
 from ...process.fitted import Fitted
+from ...process.mixture import FittedMixture
 from ..model import TABLES, TableModel, on_map
 
 PLACES = 60  # at which an effect is drawn
@@ -110,7 +111,7 @@ def _spread(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 def _centred(fitted: Any, places: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What is said along places less its mean there, which is sure also where the level of all is not."""
-    if not isinstance(fitted, Fitted):
+    if not isinstance(fitted, (Fitted, FittedMixture)):
         prediction = fitted.predict(places)
         return prediction.mean - weight @ prediction.mean, prediction.sd
     prediction = fitted.predict(places, covariance=True)

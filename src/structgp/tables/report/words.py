@@ -20,6 +20,7 @@ from ...likelihoods.gaussian import Gaussian
 from ...likelihoods.robust import StudentT
 from ...models.one_against_rest import OneAgainstRest
 from ...models.pursuit.model import FittedProjectionPursuit
+from ...process.mixture import FittedMixture
 from ..model import TABLES, TableModel
 from ..reading import SECONDS
 from .effects import Effect, effects_of
@@ -66,6 +67,30 @@ def parameters_of(model: TableModel) -> str:
         return model.fitted.summary()
     parts = zip(model.classes, model.fitted.parts, strict=True)
     return "\n\n".join(f"{label} against the rest\n{part.summary()}" for label, part in parts)
+
+
+def sure_rows(model: TableModel) -> list[list[str]]:
+    """What is believed of each parameter, where parameters were averaged over."""
+    if not isinstance(model.fitted, FittedMixture):
+        return []
+    number = lambda value: f"{value:.4g}"
+    rows = [[row.name, *map(number, (row.low, row.median, row.high))] for row in model.fitted.parameters()]
+    return [["parameter", "5 %", "50 %", "95 %"], *rows]
+
+
+def about_sureness(model: TableModel) -> str:
+    """How parameters were averaged over, and what that did to intervals."""
+    if not isinstance(model.fitted, FittedMixture):
+        return ""
+    count, held = len(model.fitted.weights), model.evaluation.with_best.get("in 95 % interval")
+    said = (
+        f"{count} draws of the parameters that the rows leave possible are averaged over, each as likely as its weight says. "
+        "The table has the interval of each parameter, in the units in which the model sees the data."
+    )
+    if held is None:
+        return said
+    now = model.evaluation.scores["this model"]["in 95 % interval"]
+    return f"{said} Of the rows held out the 95 % intervals held {now:.0%}; with the best parameters alone {held:.0%}."
 
 
 def _idle(model: TableModel) -> list[Part]:
