@@ -1,0 +1,194 @@
+"""What averaging over parameters does to intervals, and how good evidences are.
+
+    python -m benchmarks.averaging coverage                      # 95 and 50 % intervals and log densities, small tables
+    python -m benchmarks.averaging coverage --ways best laplace --splits 4
+    python -m benchmarks.averaging evidence                      # log Bayes factors by AIS against quadrature
+    python -m benchmarks.averaging cost                          # CPU time of `fit` and `predict` beside the best parameters
+
+Coverage: Matérn-5/2 with a lengthscale for each column, N random rows, 200 others to test; y is standardised by all rows. Log
+densities are means over test rows.
+"""
+
+import argparse
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.data import load
+
+CELLS = (
+    *(("draw", 20), ("power", 20), ("concrete", 20), ("energy", 20), ("kin8nm", 20)),
+    *(("draw", 50), ("concrete", 50), ("energy", 50), ("kin8nm", 50), ("nile", 30)),
+)
+WAYS = ("best", "laplace", "polished", "ccd", "importance", "hmc")
+TEST = 200
+
+
+class Score(NamedTuple):
+    """One split."""
+
+    log_prob: float
+    within_95: float
+    within_50: float
+    seconds: float
+
+
+def table(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and a standardised target."""
+    if name == "draw":
+        import structgp as sg
+
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1, 1, (300, 8))
+        kernel = sg.Matern52(np.array([0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0]))
+        y = sg.GP(kernel, sg.Gaussian(0.01)).sample(X, 1, seed=seed, observed=True)[0]
+    elif name == "nile":
+        columns = list(load("nile_622_1284").columns.values())
+        X, y = columns[0][:, None], columns[-1]
+    else:
+        X, y = load(f"uci_{name}").inputs_and_target()
+    seen = ~np.isnan(y)
+    X, y = X[seen], y[seen]
+    return X, (y - y.mean()) / y.std()
+
+
+def options(way: str) -> Any:
+    """What `fit` is told about parameters."""
+    import structgp as sg
+
+    if way == "polished":
+        return sg.Averaging(polish=1)
+    return sg.Averaging("hmc", members=32) if way == "hmc" else way
+
+
+def score(cell: tuple[str, int], split: int, way: str) -> Score:
+    """Learn from a few rows and score others."""
+    import structgp as sg
+
+    name, N = cell
+    X, y = table(name, split)
+    order = np.random.default_rng(1000 * split + N).permutation(len(y))
+    train, test = order[:N], order[N : N + TEST]
+    gp = sg.GP(sg.Matern52(np.ones(X.shape[1]) if X.shape[1] > 1 else 1.0), mean=sg.ConstantMean())
+    began = time.process_time()
+    found = gp.fit(X[train], y[train], parameters=options(way)).predict(X[test])
+    seconds = time.process_time() - began
+    ends = [found.interval(level) for level in (0.95, 0.5)]
+    within = [float(np.mean((low <= y[test]) & (y[test] <= high))) for low, high in ends]
+    return Score(float(np.mean(found.log_prob(y[test]))), *within, seconds)
+
+
+def line(name: str, N: Any, way: str, found: np.ndarray) -> str:
+    """One row of the table."""
+    return f"{name:<12} {N:>3} {way:<11} {found[0]:>11.3f} {found[1]:>6.3f} {found[2]:>6.3f} {found[3]:>6.2f}"
+
+
+def coverage(ways: list[str], splits: int) -> None:
+    """Print a line for each table and way, and the means."""
+    print(f"{'table':<12} {'N':>3} {'way':<11} {'log density':>11} {'95 %':>6} {'50 %':>6} {'CPU s':>6}")
+    means: dict[str, list[np.ndarray]] = {way: [] for way in ways}
+    for cell in CELLS:
+        for way in ways:
+            found = np.mean([score(cell, split, way) for split in range(splits)], axis=0)
+            means[way].append(found)
+            print(line(*cell, way, found), flush=True)
+    for way, rows in means.items():
+        print(line("mean", "", way, np.mean(rows, axis=0)), f"  least 95 %: {np.min(rows, axis=0)[1]:.3f}")
+
+
+def plane(scales: tuple[float, float], seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """16 places in the plane and a draw of a process there, seen with a little noise."""
+    import structgp as sg
+
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 10, (16, 2))
+    return X, sg.GP(sg.SquaredExponential(np.array(scales)), sg.Gaussian(0.01)).sample(X, 1, seed=seed, observed=True)[0]
+
+
+def evidences(models: dict[str, Any], X: np.ndarray, y: np.ndarray, **how: Any) -> list[Any]:
+    """Of every model."""
+    import structgp as sg
+
+    return [sg.evidence(gp, X, y, restarts=0, **how) for gp in models.values()]
+
+
+def evidence(repeats: int, chains: int) -> None:
+    """Log Bayes factors of one lengthscale to two, with variance and noise known, against quadrature."""
+    import structgp as sg
+
+    known = {"variance": sg.fixed(1.0)}
+    models = {
+        "one": sg.GP(sg.SquaredExponential(1.0, **known), sg.Gaussian(sg.fixed(0.01))),
+        "two": sg.GP(sg.SquaredExponential(np.ones(2), **known), sg.Gaussian(sg.fixed(0.01))),
+    }
+    ways: dict[str, dict[str, Any]] = {
+        "laplace": {"method": "laplace"},
+        "ais from laplace": {"method": "ais"},
+        "ais from the prior": {"method": "ais", "start": "prior"},
+        "smc from the prior": {"method": "smc", "start": "prior", "schedule": "even"},
+    }
+    print(f"{'lengthscales':<14} {'way':<20} {'rms error':>9} {'reported':>9} {'evaluations a chain':>20}")
+    for scales in ((2.0, 2.0), (10.0, 1.0)):
+        errors: dict[str, list[tuple[float, float, float]]] = {way: [] for way in ways}
+        for seed in range(repeats):
+            X, y = plane(scales, seed)
+            exact = evidences(models, X, y, method="quadrature")
+            for way, how in ways.items():
+                pair = evidences(models, X, y, **how, **({} if way == "laplace" else {"chains": chains, "seed": seed}))
+                error = (pair[0].log - pair[1].log) - (exact[0].log - exact[1].log)
+                said = float(np.hypot(*(part.error or 0.0 for part in pair)))
+                errors[way].append((error, said, max(part.evaluations for part in pair)))
+        for way, rows in errors.items():
+            e, s, n = np.array(rows).T
+            said = f"{np.sqrt(np.mean(s**2)):.3f}" if s.any() else "–"
+            print(f"{scales!s:<14} {way:<20} {np.sqrt(np.mean(e**2)):>9.3f} {said:>9} {n.mean():>20.0f}", flush=True)
+
+
+def timed(repeats: int, task: Any, *arguments: Any, **named: Any) -> float:
+    """CPU seconds of a call."""
+    began = time.process_time()
+    for _ in range(repeats):
+        task(*arguments, **named)
+    return (time.process_time() - began) / repeats
+
+
+def cost(repeats: int) -> None:
+    """CPU time of `fit` and of `predict` at ten thousand places, averaged over parameters and with the best."""
+    import structgp as sg
+
+    heads = ("N", "columns", "fit best", "averaged", "ratio", "predict best", "averaged", "ratio")
+    print(" ".join(f"{head:>12}" for head in heads))
+    for N, D in ((50, 1), (50, 8), (200, 4), (500, 8)):
+        rng = np.random.default_rng(0)
+        X, places = rng.standard_normal((N, D)), rng.standard_normal((10_000, D))
+        y = np.sin(X.sum(axis=1)) + 0.1 * rng.standard_normal(N)
+        gp = sg.GP(sg.Matern52(np.ones(D) if D > 1 else 1.0), mean=sg.ConstantMean())
+        seconds = []
+        for way in ("best", "laplace"):
+            fitted = gp.fit(X, y, parameters=way)
+            fitted.predict(places)
+            seconds.append(timed(repeats, gp.fit, X, y, parameters=way))
+            seconds.append(timed(repeats, lambda places, fitted=fitted: fitted.predict(places).mean, places))
+        a, b, c, d = seconds[0], seconds[2], seconds[1], seconds[3]
+        print(" ".join(f"{value:>12.3g}" for value in (N, D, a, b, b / a, c, d, d / c)), flush=True)
+
+
+def main() -> None:
+    """Run one of the studies."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", choices=("coverage", "evidence", "cost"))
+    parser.add_argument("--ways", nargs="*", choices=WAYS, default=["best", "laplace", "hmc"])
+    parser.add_argument("--splits", type=int, default=8)
+    parser.add_argument("--chains", type=int, default=100)
+    chosen = parser.parse_args()
+    if chosen.study == "coverage":
+        coverage(chosen.ways, chosen.splits)
+    elif chosen.study == "evidence":
+        evidence(chosen.splits, chosen.chains)
+    else:
+        cost(3)
+
+
+if __name__ == "__main__":
+    main()
