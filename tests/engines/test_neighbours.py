@@ -186,6 +186,14 @@ def test_a_grid_with_holes():
     assert ours.log_evidence == pytest.approx(dense.log_evidence, abs=0.5)
 
 
+def test_nothing_seen_and_one_row():
+    nothing = ONE.fit(X, np.full(zoo.N, np.nan), missing="infer", approximate=sg.Neighbours(5), restarts=0)
+    np.testing.assert_allclose(nothing.predict(XS).variance, 1.0)
+    single = [ONE.condition(X[:1], [0.7], **how).predict(XS) for how in ({}, {"approximate": sg.Neighbours(5)})]
+    np.testing.assert_allclose(single[1].mean, single[0].mean, rtol=1e-12)
+    np.testing.assert_allclose(single[1].variance, single[0].variance, rtol=1e-12)
+
+
 ONE = sg.GP(sg.Matern32(0.8))
 PLANE = np.zeros((24, 5)) + np.random.default_rng(0).uniform(size=(24, 5))
 REFUSED = {

@@ -30,6 +30,7 @@ from ..structure.dense import variances
 from ..structure.neighbours import Nearest, by_difference, measured
 from .approximation import NAMED, Approximation
 from .base import GLIMPSE, Cost, Engine, Offer, gaussian, noise_variance
+from .basis import NOISE_FLOOR
 from .cholesky import cost_of_matrix
 from .machine import Work
 
@@ -178,11 +179,11 @@ class NeighbourEngine(Engine):
         cost = self._cost(seen, m, inputs.dimension)
         note = "" if inputs.dimension <= COLUMNS else f"{inputs.dimension} columns: near rows tell little beyond {COLUMNS}"
         if self.m >= seen - 1:
-            return Offer(self, cost, note=f"all earlier rows are neighbours{'; ' * bool(note)}{note}", glimpse=True)
+            return Offer(self, cost, note=f"all earlier rows are neighbours{'; ' * bool(note)}{note}", glimpse=seen > 0)
         accuracy = (
             f"approximate ({m} neighbours; {2 * m} would change the log evidence by {self.lost(model, inputs, data):.2g} a row)"
         )
-        return Offer(self, cost, note=note, accuracy=accuracy, glimpse=True)
+        return Offer(self, cost, note=note, accuracy=accuracy, glimpse=seen > 0)
 
     def form(self, kernel: Kernel, inputs: Inputs) -> Nearest | No:
         measure = measured(kernel, inputs.dimension)
@@ -272,7 +273,8 @@ def _arguments(structure: Nearest, sites: Sites) -> tuple[Any, ...]:
 def _left_open(kernel: Kernel, X: Any, around: Any, noise: Any, noise_around: Any, there: Any) -> Array:
     k = by_difference(kernel, jnp.moveaxis(around - X[:, None], 2, 0))
     told = conditionals.tell(by_difference, kernel, k, around, noise_around, there, jnp.zeros((*there.shape, 0)))
-    return jnp.maximum(by_difference(kernel, jnp.zeros(X.shape[1])) - told.explained, 0.0) + noise
+    k0 = by_difference(kernel, jnp.zeros(X.shape[1]))
+    return jnp.maximum(k0 - told.explained, 0.0) + jnp.maximum(noise, NOISE_FLOOR * k0)
 
 
 class Neighbours(Approximation):

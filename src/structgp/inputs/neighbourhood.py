@@ -39,7 +39,7 @@ class Neighbourhood(Inputs):
         capacity = size_for(len(at)) if len(at) <= LARGEST else len(at)
         own = leaves(Z, capacity)
         if not len(at):
-            own, at = -1 - np.abs(own), np.zeros(1, int)
+            own, at = np.full_like(own, -1), np.zeros(1, int)
         row = np.where(own >= 0, own, -1 - own)
         near = np.full((*own.shape, max(min(count, capacity - 1), 1)), -1, np.int32)
         if search:
