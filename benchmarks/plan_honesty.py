@@ -298,8 +298,8 @@ def measure(name: str, situation: str, size: int, operations: Sequence[str]) -> 
     if set(PLANNED) <= set(operations):
         took["compile"] = compiling, 1
     said = {
-        "learn": estimate.learn,
-        "evaluate": estimate.learn / estimate.evaluations,
+        "learn": estimate.learn + estimate.condition,  # as `fit` does
+        "evaluate": (estimate.learn + estimate.condition) / estimate.evaluations,
         "condition": estimate.condition,
         "predict 1,000": estimate.predict,
         "compile": estimate.compile,

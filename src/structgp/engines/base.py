@@ -30,7 +30,7 @@ NOT_NEEDED = No("there is a shorter way for these data")  # of algorithms that a
 
 GLIMPSE = 1200  # rows of which a dense fit tells where to begin a costly climb
 PLACES = 1000  # whose prediction an offer speaks of
-EVALUATING, CONDITIONING, PREDICTING = 150, 1500, 250  # calls that each is worth, however small the data: Python and dispatch
+LEARNING, EVALUATING, CONDITIONING, PREDICTING = 3000, 150, 1500, 250  # calls that each is worth by Python and dispatch alone
 WARM, COLD = 6, 10  # looks at the marginals in a search for sites: from those of the last evaluation, and from nothing
 NOT_SAID = Work()
 
@@ -54,6 +54,10 @@ class Cost:
     def evaluation(self) -> Work:
         """What one evaluation of the evidence and its gradient takes."""
         return self._evaluate + Work(calls=EVALUATING)
+
+    def learning(self, evaluations: int) -> Work:
+        """What so many evaluations take, and what comes before them."""
+        return evaluations * self.evaluation + Work(calls=LEARNING)
 
     @property
     def conditioning(self) -> Work:

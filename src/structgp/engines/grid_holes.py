@@ -229,7 +229,7 @@ class Krylov(Engine):
             flops if self.whole else max(flops, 2 * FEW**3),
             bytes=8 * numbers,
             rows=0,
-            evaluate=4 * _work(sizes, self.effort, 1 + self.effort.probes, steps),
+            evaluate=(2 if self.whole else 3) * _work(sizes, self.effort, 1 + self.effort.probes, steps),
             condition=_work(sizes, final, 1 + probes + (0 if self.whole else CHECKED), steps),
             predict=look,
             programs=20,

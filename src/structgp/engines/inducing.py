@@ -40,6 +40,7 @@ from ..structure.low_rank import LowRank, Through, crossing, low_rank, through
 from . import pitc
 from .base import Cost, Engine, Offer, draw, form_by_shape
 from .inducing_host import InducingOnHost
+from .machine import Work
 from .woodbury import Evidence, Weighed
 
 METHODS = ("power", "vfe", "fitc", "pitc", "dtc", "nystrom", "sor")
@@ -198,7 +199,15 @@ class InducingEngine(Engine):
             return form
         N, M = len(inputs), form.size
         bytes = min(16 * N * M, 2 * KEPT) + 8 * (N * inputs.dimension + 6 * M**2)
-        cost = Cost(N * M * (7 * M + 20 * inputs.dimension) + 4 * M**3, bytes, rows=M)
+        flops, sums = N * M * (7 * M + 20 * inputs.dimension) + 4 * M**3, Work(functions=float(N * M), traffic=40.0 * N * M)
+        cost = Cost(
+            flops,
+            bytes,
+            rows=M,
+            evaluate=Work(products=flops) + 3 * sums,
+            condition=Work(products=2.0 * N * M**2, factors=2.0 * M**3) + sums,
+            predict=Work(factors=2.0 * M**2, functions=M, traffic=40.0 * M),
+        )
         return Offer(self, cost, accuracy=f"approximate ({M} inducing inputs, {self.method})")
 
     def form(self, kernel: Kernel, inputs: Inputs) -> LowRank | No:

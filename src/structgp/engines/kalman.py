@@ -326,7 +326,7 @@ def look_along(N: int, D: int) -> Work:
 
 def _along(N: int, D: int, passes: float) -> Work:
     """The work of passes over N places, forwards or backwards, one place after the other."""
-    return Work(steps=8.0 * passes * N, small=4.0 * passes * N * D**3, traffic=100.0 * passes * N * D**2)
+    return Work(steps=5.0 * passes * N, small=4.0 * passes * N * D**3, traffic=100.0 * passes * N * D**2)
 
 
 def _joined(N: int, D: int, passes: float) -> Work:

@@ -101,9 +101,11 @@ def hardware() -> str:
     """What the rates depend on."""
     device = jax.devices()[0]
     settings = [f"{name}={os.environ[name]}" for name in SETTINGS if name in os.environ]
-    return ", ".join([_cpu(), f"{_cores()} cores", device.platform, device.device_kind, f"JAX {jax.__version__}", *settings])
+    where = [_cpu(), f"{_cores()} cores", device.platform, device.device_kind, f"JAX {jax.__version__}"]
+    return ", ".join([f"rates {FORMAT}", *where, *settings])
 
 
+FORMAT = 1  # of what is measured: one more, and everybody measures again
 STEPS = 2000  # of a short loop
 WIDE = 16  # states of a wide one
 RUNS = 30  # of which the best counts, at most

@@ -88,7 +88,7 @@ class Plan:
         """About how long what was chosen takes: on this machine, unless another is given."""
         cost, machine = self.chosen.cost or Cost(0.0, 0.0), machine or at_hand()
         learn, condition, predict = map(
-            machine.seconds, (self.evaluations * cost.evaluation, cost.conditioning, cost.prediction())
+            machine.seconds, (cost.learning(self.evaluations), cost.conditioning, cost.prediction())
         )
         return Estimate(learn, self.evaluations, condition, predict, machine.compile * cost.programs, cost.bytes)
 
@@ -131,7 +131,7 @@ class Plan:
         cost = self.chosen.cost
         if not (sys.stderr.isatty() if wanted is None else wanted is True) or cost is None:
             return
-        works = {"learning": count * cost.evaluation, "conditioning": cost.conditioning, "prediction": cost.prediction(count)}
+        works = {"learning": cost.learning(count), "conditioning": cost.conditioning, "prediction": cost.prediction(count)}
         if reference().seconds(works[step]) > LONG / 5:  # else nothing is measured for it
             seconds = at_hand().seconds(works[step])
             if seconds > LONG:
