@@ -10,13 +10,13 @@ import zoo
 from structgp.engines.cholesky import cost_of_matrix
 from structgp.learn.clock import NEVER, Deadline
 from structgp.models import choose
-from structgp.models.choose import Candidate, Tried, affordable_rows, best, sweeps_of
+from structgp.models.choose import Candidate, Tried, affordable_rows, best
 from structgp.posterior import Prediction
 from structgp.tables.automatic import candidates, fit_table, prepare
 from structgp.tables.automatic.candidates import candidates_for
 from structgp.tables.automatic.compare import Attempt, _best, compare, hold_out
 from structgp.tables.automatic.problem import Problem, naive_forecast, seasons_of, task_of
-from structgp.tables.automatic.scores import evaluate, log_prob, pit_histogram
+from structgp.tables.automatic.scores import evaluate, pit_histogram
 from structgp.tables.automatic.timing import Timing
 from structgp.tables.model import Trial
 
@@ -324,12 +324,12 @@ def test_shapes_lead_to_candidates():
 
 def test_long_tables_of_labels_and_counts_have_sums_to_try():
     rng = np.random.default_rng(0)
-    columns = {f"x{d}": rng.uniform(size=1000) for d in range(4)}
-    codes = rng.integers(0, 3, 1000)
+    columns = {f"x{d}": rng.uniform(size=2000) for d in range(4)}
+    codes = rng.integers(0, 3, 2000)
     for target, classes in ((codes, 0), (np.array(["a", "b", "c"])[codes], 3)):
         ready = prepare(pl.DataFrame({**columns, "v": target}), "v")
-        rows = affordable_rows(4, sweeps_of("counts", classes), 0.6 * 120.0)
-        assert rows < 1000
+        rows = affordable_rows(4, "counts", classes, 0.6 * 120.0)
+        assert rows < 2000
         assert next(one.rows for one in ready.candidates if one.plan is not None) == rows
         assert ready.candidates[0].name == "a sum of functions of one column each"
         assert ready.candidates[1].name == "a sum of functions of learned projections"
@@ -357,12 +357,17 @@ def test_a_model_is_better_only_where_it_clearly_is():
 
 
 def test_what_is_affordable_is_one_limit():
-    assert affordable_rows(8, sweeps_of("regression")) == pytest.approx(3000, abs=100)
-    assert affordable_rows(8, sweeps_of("classification")) == pytest.approx(1700, abs=100)
-    assert affordable_rows(8, sweeps_of("classification", 5)) == pytest.approx(1700 / 5 ** (1 / 3), rel=0.05)
-    assert affordable_rows(8, 1, 1e9) == affordable_rows(8, 1)  # however long a budget is
-    rows = affordable_rows(8, 1, 72.0)
-    assert choose.learning_seconds(cost_of_matrix(rows, 8), 1) == pytest.approx(72.0, rel=0.01)
+    assert affordable_rows(3, "regression") > 4600
+    assert affordable_rows(8, "regression") == pytest.approx(5100, abs=100)
+    assert affordable_rows(8, "classification") == pytest.approx(1930, abs=50)
+    assert affordable_rows(8, "classification", 5) == pytest.approx(1930 / 5 ** (1 / 3), rel=0.05)
+    rows = affordable_rows(8, "regression", 0, 72.0)
+    assert choose.learning_seconds(cost_of_matrix(rows, 8), 8) == pytest.approx(72.0, rel=0.01)
+
+
+def few_are_many(monkeypatch):
+    for place in ("sklearn.estimators", "tables.automatic.candidates"):
+        monkeypatch.setattr(f"structgp.{place}.affordable_rows", lambda *_: 40)
 
 
 @pytest.mark.parametrize("right", [0, 1])
@@ -378,8 +383,10 @@ def test_estimators_and_tables_decide_alike(monkeypatch, right):
 
     listed = {key: one(name, gp) for (key, name), gp in zip(choose.SUMS.items(), gps, strict=True)}
     for place in (choose, candidates):
-        monkeypatch.setattr(place, "sums", lambda *_: listed)
-    monkeypatch.setattr(choose, "AFFORDABLE", 0.003)  # seconds, for about 40 rows
+        monkeypatch.setattr(place, "for_many_rows", lambda *_: listed)
+    few_are_many(monkeypatch)
+    monkeypatch.setattr(choose, "HELD", 0.2)
+    monkeypatch.setattr(choose, "_offer", lambda attempt, fitted, X, classes: fitted.plan.chosen)
     problem = Problem(X, y, "regression", "table", (), 0)
     choices = candidates_for(problem, None, "auto", 60.0)
     assert choices[:2] == list(listed.values())
@@ -391,7 +398,9 @@ def test_estimators_and_tables_decide_alike(monkeypatch, right):
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["additive", "projections"])
 def test_so_they_do_with_what_is_in_the_list(monkeypatch, kind):
-    monkeypatch.setattr(choose, "AFFORDABLE", 0.003)  # seconds, for about 40 rows
+    few_are_many(monkeypatch)
+    monkeypatch.setattr(choose, "HELD", 0.2)
+    monkeypatch.setattr(choose, "INDUCING", 8)
     monkeypatch.setattr(choose, "SEARCH", choose.Limits(projections=2))
     monkeypatch.setattr("structgp.tables.automatic.candidates.Limits", lambda *_, **__: choose.SEARCH)
     rng = np.random.default_rng(0)
@@ -400,7 +409,7 @@ def test_so_they_do_with_what_is_in_the_list(monkeypatch, kind):
     y = f + 0.3 * rng.standard_normal(100)
     problem = Problem(X, y, "regression", "table", (), 0)
     choices = [one for one in candidates_for(problem, None, "auto", 60.0) if one.rows is None]
-    assert len(choices) == 2
+    assert len(choices) == 4
     found = compare(problem, choices, NEVER)
     assert type(found.fitted) is type(sg.GPRegressor(random_state=0).fit(X, y).fitted_)
     named = next(trial.name for trial in found.trials if trial.chosen)
@@ -435,7 +444,7 @@ def test_of_places_one_function_is_taken_unless_another_is_clearly_better():
     held = np.arange(120) >= 90
     fitted = sg.GP(sg.Matern52(), sg.Gaussian(0.01)).condition(X[~held], problem.y[~held])
     one = candidate("one function", 0.01)
-    scores = log_prob(fitted, "regression", X[held], problem.y[held])
+    scores = choose.log_probabilities(fitted, "regression", X[held], problem.y[held])
     better = Attempt(Trial("sum", 500.0, float(scores.mean())), fitted, one, scores + 0.01 * rng.standard_normal(30))
     first = Attempt(Trial("one function", 1.0, float(scores.mean())), fitted, one, scores)
     assert _best([first, better], problem) is first

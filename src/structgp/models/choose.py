@@ -1,50 +1,73 @@
 """What to fit to a table when nothing is said: one rule for the estimators and for the command line.
 
-What there is: one function of all columns, a sum of functions of one column each, a sum of functions of learned projections.
-One function of all columns needs a dense matrix, which is affordable while learning is expected to take a few minutes at most.
-Where it is, an estimator takes it, and the command line, which holds rows out, compares all three. Where it is not, both
-compare the sums.
+What there is: one function of all columns, exactly (a dense matrix), through inducing inputs, or in up to four columns by
+neighbours; a sum of functions of one column each; a sum of functions of learned projections.
+The exact one is taken by an estimator wherever learning it is expected to take no longer than there is time for; the command
+line, which holds rows out, compares it with the sums. Where it is not affordable all others compete, the cheapest first, as
+long as there is time, and learn from all rows but some, by whose log probability they are compared.
 
 How they are compared (`best`): by the log probability of rows held out, where some were, row by row: what is behind by more
 than two standard errors of the mean difference is out. Among what is left the evidence decides, charged for the numbers that
 were learned and not averaged over: ½ log N for each (Schwarz 1978), or 2 for labels and counts, which say too little to pay
-more. It compares models that learned from the same rows. Where it does not speak clearly the simpler model is taken.
+more. It compares models that learned from the same rows, exactly or from below; of inducing inputs and neighbours it is
+neither, so that where they take part rows held out decide alone. Where these do not speak clearly the simpler model is taken.
 """
 
 from __future__ import annotations
 
 import bisect
 import dataclasses
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..engines.additive import AdditiveEngine
+from ..engines.approximation import Approximation
 from ..engines.base import Cost, Offer, units
-from ..engines.cholesky import Cholesky, cost_of_matrix
-from ..engines.plan import Plan
+from ..engines.cholesky import LARGEST, Cholesky, cost_of_matrix, look_at_matrix
+from ..engines.inducing import InducingEngine
+from ..engines.inducing_inputs import Inducing
+from ..engines.machine import reference
+from ..engines.neighbours import NeighbourEngine, Neighbours
+from ..engines.plan import Plan, evaluations_of
 from ..inputs.layouts import as_inputs
-from ..learn.clock import NEVER, Deadline
+from ..kernels.stationary import Matern52, SquaredExponential
+from ..learn.clock import Deadline
 from ..likelihoods.base import Likelihood
+from ..likelihoods.gaussian import Gaussian
 from ..likelihoods.labels import Bernoulli
-from ..parameters.tree import free_vector
+from ..means import ConstantMean
+from ..parameters.priors import Alike, LogNormal
+from ..parameters.tree import free_vector, learned
+from ..process.gp import GP
 from .additive.model import AdditiveGP
 from .labels import AdditiveLabels, ProjectionPursuitLabels
 from .one_against_rest import OneAgainstRest
 from .pursuit.model import ProjectionPursuitGP
 
 SUMS = {"additive": "a sum of functions of one column each", "projection-pursuit": "a sum of functions of learned projections"}
-AFFORDABLE = 420.0  # seconds that learning with a dense matrix may be expected to take: about 3000 rows of numbers, 1700 labels
-FLOPS = 4e9  # a second on a small machine
+SPARSE = {
+    "neighbours": "one function of all columns, each row given its neighbours",
+    "inducing": "one function of all columns, through inducing inputs",
+}
+SECONDS = 300.0  # that an estimator may take to choose and to learn
 COMPILING = 4.0  # seconds before a new kind of model runs at all
 COMPILING_SITES = 8.0  # where observations are not Gaussian
 COMPILING_SPLINES, COMPILING_SINES = 14.0, 16.0  # of sums of functions, which need several programs
-EVALUATIONS = 60  # of the evidence that a climb typically takes
-SWEEPS = 5  # matrices that one evaluation factorises where observations are not Gaussian
+OTHERS = 3  # numbers that are learned beside a lengthscale for each column
+INDUCING = 500  # inducing inputs
+NEIGHBOURS = 30
+MOST_COLUMNS = 4  # in which neighbours are near enough to tell all that others would
 NEWTON = 8  # passes over the rows that one evaluation for labels takes, about
 CLEARLY = 2.0  # standard errors by which rows held out must be less probable
+HELD, MOST_HELD = 0.1, 2000  # part of the rows that is held out where many compete, and the most of them
+GIVING = 0.15  # part of the time for giving the chosen model all rows
+SEARCHING = 0.5  # part of the time for the search of projections
 FACTOR = 3.0  # by which the log evidence must be larger to outdo a simpler model: 20 times as probable
+
+NEVER = 1e-300  # no probability is smaller, so that every loss is finite
 
 Tell = Any  # a function that hears the number of the evaluation and the best log evidence so far
 
@@ -80,6 +103,7 @@ class Candidate(NamedTuple):
     numbers: Callable[[Any], int] = lambda fitted: len(free_vector(fitted.gp))  # that were learned
     compiling: float = COMPILING  # seconds of those that go by before it runs
     average: Callable[[Any, Any, np.ndarray, Any], Any] = lambda fitted, X, y, parameters: fitted  # over unsure parameters
+    comparable: bool = True  # whether its evidence is that of a model, or a bound on it
 
 
 class Tried(NamedTuple):
@@ -112,15 +136,12 @@ def _not_behind(tried: Sequence[Tried]) -> list[int]:
 
 
 def charged_evidence(candidate: Candidate, fitted: Any, rows: int, task: str) -> float:
-    """The log evidence less what the numbers cost that were learned."""
+    """The log evidence less what the numbers cost that were learned; NaN where it says nothing beside others."""
+    if not candidate.comparable:
+        return float("nan")
     each = 0.5 * np.log(rows) if task == "regression" else 2.0
     parts = fitted.parts if isinstance(fitted, OneAgainstRest) else (fitted,)
     return float(fitted.log_evidence) - each * sum(candidate.numbers(part) for part in parts)
-
-
-def sweeps_of(task: str, classes: int = 2) -> int:
-    """Matrices that are factorised for one evaluation of the evidence."""
-    return 1 if task == "regression" else SWEEPS * functions_of(classes)
 
 
 def functions_of(classes: int) -> int:
@@ -128,16 +149,58 @@ def functions_of(classes: int) -> int:
     return 1 if classes < 3 else classes
 
 
-def learning_seconds(cost: Cost | None, sweeps: int) -> float:
-    """About how long learning takes once it runs."""
-    return sweeps * EVALUATIONS * (cost.flops if cost else 0.0) / FLOPS
+def learning_seconds(cost: Cost | None, columns: int, classes: int = 0) -> float:
+    """About how long learning takes once it runs: on the reference machine, so that all machines choose alike."""
+    times = functions_of(classes) * evaluations_of(columns + OTHERS, 0)
+    return times * reference().seconds(cost.evaluation) if cost else 0.0
 
 
-def affordable_rows(columns: int, sweeps: int, seconds: float | None = None) -> int:
+def affordable_rows(columns: int, task: str, classes: int = 0, seconds: float = SECONDS) -> int:
     """The most rows of which a dense matrix can be learned from in so many seconds."""
-    allowed = AFFORDABLE if seconds is None else min(seconds, AFFORDABLE)
-    needed = lambda rows: sweeps * EVALUATIONS * cost_of_matrix(rows, columns).flops / FLOPS
-    return bisect.bisect_left(range(1, 20000), allowed, key=needed)
+
+    def needed(rows: int) -> float:
+        cost = cost_of_matrix(rows, columns)
+        return learning_seconds(cost if task == "regression" else cost.searching(look_at_matrix(rows)), columns, classes)
+
+    return bisect.bisect_left(range(1, LARGEST), seconds, key=needed)
+
+
+def for_many_rows(
+    task: str, shape: tuple[int, int], likelihood: Likelihood, classes: int, seed: int, limits: Limits
+) -> dict[str, Candidate]:
+    """All that can take many rows of a table of this shape, by the structure that asks for it, the simpler first."""
+    additive, projections = sums(task, shape, likelihood, classes, seed, limits).items()
+    sparse = {"inducing": _sparse("inducing", Inducing(INDUCING), task, shape, likelihood, limits)}
+    if task == "regression" and 1 < shape[1] <= MOST_COLUMNS:
+        sparse = {"neighbours": _sparse("neighbours", Neighbours(NEIGHBOURS), task, shape, likelihood, limits)} | sparse
+    return dict([additive, *((name, by_class(one, classes)) for name, one in sparse.items()), projections])
+
+
+def _sparse(
+    name: str, approximation: Approximation, task: str, shape: tuple[int, int], likelihood: Likelihood, limits: Limits
+) -> Candidate:
+    """One function of all columns, of which an approximation takes many rows."""
+    N, D = shape
+    if task == "regression":
+        gp = GP(Matern52(np.full(D, np.sqrt(D))), Gaussian(), ConstantMean())
+    else:
+        lengthscales: Any = learned(np.full(D, np.sqrt(D)), prior=Alike()) if D > 1 else 1.0
+        gp = GP(SquaredExponential(lengthscales, learned(4.0, prior=LogNormal(np.log(4.0), 2.0))), likelihood, ConstantMean())
+
+    def fit(X: Any, y: np.ndarray, tell: Tell, deadline: Deadline) -> Any:
+        options: dict[str, Any] = {"progress": tell, "seconds": deadline, "max_evaluations": limits.evaluations}
+        return gp.fit(X, y, approximate=approximation, restarts=0, **options)
+
+    def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
+        conditioned = fitted.gp.condition(X, y, approximate=approximation)
+        return dataclasses.replace(conditioned, learning=fitted.learning)
+
+    rows = min(N, 2000)  # of the places only their number and their columns are looked at
+    places = np.random.default_rng(0).standard_normal((rows, D))
+    cost = gp.plan(places, approximate=approximation).chosen.cost
+    compiling = COMPILING if task == "regression" else COMPILING_SITES
+    seconds = compiling + learning_seconds(cost, D) * N / rows
+    return Candidate(SPARSE[name], fit, refit, seconds, compiling=compiling, comparable=False)
 
 
 def sums(
@@ -255,29 +318,93 @@ def _with_both(rows: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.union1d(rows, [int(np.argmax(y == label)) for label in np.unique(y)])
 
 
-def sum_of_functions(
-    X: np.ndarray, y: np.ndarray, structure: str = "auto", seed: int = 0, classes: int = 0, link: str = "probit"
+def log_probabilities(fitted: Any, task: str, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """log p of each new observation."""
+    prediction = fitted.predict(X)
+    return prediction.log_prob(y) if task != "classification" else log_of_class(class_probabilities(prediction), y)
+
+
+def class_probabilities(prediction: Any) -> np.ndarray:
+    """The probability of every class, (M, classes), also where there are two."""
+    p = prediction.probability
+    return np.stack([1 - p, p], axis=1) if p.ndim == 1 else p
+
+
+def log_of_class(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The logarithm of the probability of what was seen."""
+    return np.log(np.maximum(p[np.arange(len(y)), y.astype(int)], NEVER))
+
+
+class Attempt(NamedTuple):
+    """One that competed: what it learned, how probable rows held out are with it, and how long it took; or why it did not."""
+
+    structure: str
+    candidate: Candidate
+    fitted: Any = None
+    scores: np.ndarray | None = None
+    seconds: float = 0.0
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if self.scores is None:
+            return self.reason
+        return f"log probability {np.mean(self.scores):.4g} of a row held out, {self.seconds:.0f} s"
+
+
+def of_many_rows(
+    X: np.ndarray,
+    y: np.ndarray,
+    structure: str = "auto",
+    seed: int = 0,
+    classes: int = 0,
+    link: str = "probit",
+    seconds: float | None = SECONDS,
 ) -> tuple[Any, Plan]:
-    """The better of the two sums given numbers, or labels 0, …, classes − 1, or the one asked for, and a plan that says why."""
+    """The best of all that can take so many rows, given numbers, or labels 0, …, classes − 1, or the one asked for.
+
+    The plan says how each of them did, and how long it took.
+    """
     task = "classification" if classes else "regression"
-    candidates = sums(task, X.shape, Bernoulli(link), classes, seed, SEARCH)
+    y, limits = y.astype(float), SEARCH if seconds is None else SEARCH._replace(seconds=SEARCHING * seconds)
+    candidates = for_many_rows(task, X.shape, Bernoulli(link), classes, seed, limits)
     if structure != "auto":
-        fitted = candidates[structure].fit(X, y.astype(float), None, NEVER)
-        return fitted, Plan((_offer(fitted, structure, X, candidates[structure], classes),))
-    tried = [(name, one, one.fit(X, y.astype(float), None, NEVER)) for name, one in candidates.items()]
-    evidence = [charged_evidence(one, fitted, len(X), task) for _, one, fitted in tried]
-    chosen = best([Tried(value) for value in evidence])
-    offers = [_offer(fitted, name, X, one, classes) for name, one, fitted in tried]
-    other = offers[1 - chosen]
-    reason = (
-        f"{other.note}: log evidence {evidence[1 - chosen]:.6g}, which is {_against(evidence, chosen)} {evidence[chosen]:.6g}"
-    )
-    dense = Offer(Cholesky(), reason=_too_many(X))
-    return tried[chosen][2], Plan((offers[chosen], dataclasses.replace(other, cost=None, reason=reason), dense))
+        fitted = candidates[structure].fit(X, y, None, Deadline.after(seconds))
+        return fitted, Plan((_offer(Attempt(structure, candidates[structure]), fitted, X, classes),))
+    attempts = _attempts(X, y, task, candidates, seed, Deadline.after(seconds))
+    ran = [attempt for attempt in attempts if attempt.scores is not None]
+    if not ran:
+        raise ValueError(f"nothing could be learned from these rows: {attempts[0].reason}")
+    winner = ran[best([Tried(np.nan, attempt.scores) for attempt in ran], by_evidence=False)]
+    given = winner.candidate.refit(winner.fitted, X, y)
+    chosen = _offer(winner, given, X, classes)
+    chosen = dataclasses.replace(chosen, note=f"{chosen.note}; {winner}" if chosen.note else str(winner))
+    others = [_not_taken(attempt, X, classes) for attempt in attempts if attempt is not winner]
+    return given, Plan((chosen, *others, Offer(Cholesky(), reason=_too_many(X))))
 
 
-def _against(evidence: list[float], chosen: int) -> str:
-    return "less than" if evidence[1 - chosen] < evidence[chosen] else "not clearly more than"
+def _attempts(
+    X: np.ndarray, y: np.ndarray, task: str, candidates: dict[str, Candidate], seed: int, deadline: Deadline
+) -> list[Attempt]:
+    """What each of the candidates that there is time for makes of the rows that it does not learn from."""
+    held = np.random.default_rng(seed).permutation(len(y))[: min(int(HELD * len(y)), MOST_HELD)]
+    kept = np.setdiff1d(np.arange(len(y)), held)
+    kept = kept if task == "regression" else _with_both(kept, y)
+    done: dict[str, Attempt] = {}
+    whole = deadline.left() if np.isfinite(deadline.at) else 0.0
+    for name, one in sorted(candidates.items(), key=lambda item: item[1].seconds):
+        left = deadline.left() - GIVING * whole
+        if done and one.seconds > left:
+            reason = f"about {one.seconds:.0f} s of learning, and {max(left, 0.0):.0f} s were left"
+            done[name] = Attempt(name, one, reason=reason)
+            continue
+        began = time.perf_counter()
+        try:
+            fitted = one.fit(X[kept], y[kept], None, Deadline(deadline.at - GIVING * whole))
+            scores = log_probabilities(fitted, task, X[held], y[held])
+            done[name] = Attempt(name, one, fitted, scores, time.perf_counter() - began)
+        except (ValueError, FloatingPointError, MemoryError) as met:
+            done[name] = Attempt(name, one, reason=f"failed: {str(met).splitlines()[0]}")
+    return [done[name] for name in candidates]
 
 
 def _too_many(X: np.ndarray) -> str:
@@ -288,16 +415,27 @@ def _too_many(X: np.ndarray) -> str:
     )
 
 
-def _offer(fitted: Any, structure: str, X: np.ndarray, candidate: Candidate, classes: int) -> Offer:
-    """What one evaluation of the evidence of a sum takes, and how many functions it has."""
+def _offer(attempt: Attempt, fitted: Any, X: np.ndarray, classes: int) -> Offer:
+    """What one evaluation of the evidence takes, and how many functions a sum has."""
     N, D = X.shape
+    structure, parts = attempt.structure, fitted.parts if isinstance(fitted, OneAgainstRest) else (fitted,)
+    if structure in SPARSE:
+        return parts[0].plan.chosen
     if structure == "additive":
         note = f"one function for each of {D} columns"
     else:
-        parts = fitted.parts if isinstance(fitted, OneAgainstRest) else (fitted,)
-        note = f"projection pursuit, {sum(candidate.numbers(part) for part in parts) // (D + 1)} functions"
+        note = f"projection pursuit, {sum(attempt.candidate.numbers(part) for part in parts) // (D + 1)} functions"
     if not classes:
         return dataclasses.replace(getattr(fitted, "additive", fitted).plan.offers[0], note=note)
     F = 20 * D
     cost = Cost(flops=2.0 * NEWTON * functions_of(classes) * N * F**2, bytes=8.0 * (N * D + 6 * F**2))
     return Offer(AdditiveEngine(), cost, note=note, accuracy=AdditiveEngine.accuracy)
+
+
+def _not_taken(attempt: Attempt, X: np.ndarray, classes: int) -> Offer:
+    """One that competed in vain, or not at all."""
+    if attempt.fitted is None:
+        engine = {"inducing": InducingEngine(), "neighbours": NeighbourEngine()}.get(attempt.structure, AdditiveEngine())
+        return Offer(engine, reason=f"{(SUMS | SPARSE)[attempt.structure]}: {attempt.reason}")
+    offer = _offer(attempt, attempt.fitted, X, classes)
+    return Offer(offer.engine, reason=f"{offer.note or SPARSE[attempt.structure]}: {attempt}")

@@ -24,7 +24,7 @@ from ..likelihoods.gaussian import Gaussian
 from ..likelihoods.labels import Bernoulli
 from ..likelihoods.robust import LaplaceNoise, MixtureNoise, StudentT
 from ..means import ConstantMean, LinearMean, ZeroMean
-from ..models.choose import SUMS, affordable_rows, sum_of_functions, sweeps_of
+from ..models.choose import SECONDS, SUMS, affordable_rows, of_many_rows
 from ..models.one_against_rest import OneAgainstRest
 from ..parameters.priors import Alike, LogNormal
 from ..parameters.tree import Annotated, fixed, learned
@@ -57,7 +57,7 @@ class _GPEstimator(RowReader):
             gp = suggested(gp, X, read_observations(gp.likelihood, y, noise, "error", as_inputs(X), extra))
         if self.learn:
             options |= {"restarts": self.restarts, "seed": self._seed(), "max_evaluations": self.max_evaluations}
-            options["parameters"] = self.parameters
+            options |= {"parameters": self.parameters, "seconds": self.seconds}
         action = gp.fit if self.learn else gp.condition
         structure, approximate = of_structure(self.structure)
         fitted = action(X, y, structure=structure, approximate=approximate, **options)
@@ -68,8 +68,8 @@ class _GPEstimator(RowReader):
         self.kernel_, self.likelihood_ = getattr(fitted, "kernel", None), fitted.likelihood
         self.log_evidence_ = fitted.log_evidence
 
-    def _terms_alone(self, X: np.ndarray, plain: bool, sweeps: int) -> bool:
-        """Whether functions of one column or projection take the place of one function of all columns."""
+    def _without_matrix(self, X: np.ndarray, plain: bool, task: str, classes: int = 0) -> bool:
+        """Whether the matrix of all rows is too large for the time that there is, or something else was asked for."""
         if of_structure(self.structure)[1] is not None:
             return False
         if self.structure in SUMS and not plain:
@@ -77,8 +77,9 @@ class _GPEstimator(RowReader):
                 f"structure={self.structure!r} learns its own kernel from two columns or more: leave kernel, noise, mean, "
                 "inference and learn to their defaults, or see AdditiveGP and ProjectionPursuitGP"
             )
-        many = self.structure == "auto" and plain and len(X) > affordable_rows(X.shape[1], sweeps)
-        return plain and (self.structure in SUMS or many)
+        if self.structure != "auto" or not plain or self.seconds is None:
+            return plain and self.structure in SUMS
+        return len(X) > affordable_rows(X.shape[1], task, classes, self.seconds)
 
 
 class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
@@ -95,14 +96,12 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
     mean : {"constant", "zero", "linear"}, number, function or Mean, default "constant"
         What the function is expected to be before it is seen; the numbers in it are learned.
     structure : str, default "auto"
-        The algorithm, as in `GP.fit`; "auto" takes the fastest that is exact. `plan_` tells which one, and why. With more than
-        about 3000 rows of two columns or more, and all else left to its defaults, "auto" fits functions of one column each
-        ("additive") and functions of learned projections ("projection-pursuit", which takes about five minutes at most) in
-        place of one function of all columns ("dense"), and takes the first unless the others have clearly more evidence.
-        "inducing" (or "inducing:200", or a value such as `Inducing`) takes one function of all columns through inducing inputs,
-        500 of them unless a number is given, which is approximate.
-        "neighbours" (or "neighbours:20", or a value such as `Neighbours`) takes each row given its nearest earlier ones, 30 of
-        them unless a number is given, which is approximate as well, and for two to four columns.
+        The algorithm, as in `GP.fit`; "auto" takes the fastest that is exact. `plan_` tells which one, and why. Where the
+        matrix of all rows takes longer than `seconds`, and all else is left to its defaults, "auto" lets others compete in
+        place of the exact one ("dense"): functions of one column each ("additive") or of learned projections
+        ("projection-pursuit"), and one function of all columns through inducing inputs ("inducing", or "inducing:200" for so
+        many) or, of two to four columns, each row given its neighbours ("neighbours", or "neighbours:20"). The winner is the
+        one by which rows held out are most probable, and `plan_` says how each did. All of these can be asked for by name.
     learn : bool, default True
         Whether `fit` learns the parameters or leaves them as they are (scikit-learn's ``optimizer=None``).
     parameters : str or Averaging, default "auto"
@@ -114,6 +113,8 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         for several targets, which share kernel, mean and noise, when all of these are left to their defaults.
     restarts : int or None, default None
         How many more starts learning takes; None takes three for small data, else none.
+    seconds : float or None, default 300
+        How long choosing and learning may take, about; None for as long as it takes.
     max_evaluations : int, default 500
         How often each climb may evaluate the evidence.
     random_state : int, RandomState or None, default None
@@ -154,6 +155,7 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         parameters: Any = "auto",
         normalize_y: Any = "auto",
         restarts: int | None = None,
+        seconds: float | None = SECONDS,
         max_evaluations: int = 500,
         random_state: Any = None,
     ) -> None:
@@ -165,6 +167,7 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         self.parameters = parameters
         self.normalize_y = normalize_y
         self.restarts = restarts
+        self.seconds = seconds
         self.max_evaluations = max_evaluations
         self.random_state = random_state
 
@@ -180,8 +183,8 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         scaled, noise = (y - self._center) / self._scale, self._scaled_noise(noise)
         ours = self.kernel is None and self.noise is None and isinstance(self.mean, str) and self.mean == "constant"
         plain = ours and self.learn and noise is None and y.ndim == 1 and X.shape[1] > 1
-        if self._terms_alone(X, plain, sweeps_of("regression")):
-            self._keep(*sum_of_functions(X, scaled, self.structure, self._seed()))
+        if self._without_matrix(X, plain, "regression"):
+            self._keep(*of_many_rows(X, scaled, self.structure, self._seed(), seconds=self.seconds))
         else:
             self._fit(gp, X, scaled, noise=noise)
         self.noise_ = float(np.asarray(self.likelihood_.moments(0.0)[1]))
@@ -313,15 +316,16 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
     inference : {"ep", "laplace", "variational", "power-ep"} or None, default None
         How the posterior is approximated; None takes EP, and Laplace for a softmax.
     structure : str, default "auto"
-        The algorithm, as in `GP.fit`. With more than about 1700 rows of two columns or more (fewer for several classes), and
-        all else left to its defaults, "auto" chooses between "additive" and "projection-pursuit", as for `GPRegressor`, by
-        Laplace's evidence.
+        The algorithm, as in `GP.fit`. Where the matrix of all rows takes longer than `seconds`, and kernel, inference and learn
+        are left to their defaults, "auto" lets others compete in place of it, as in `GPRegressor`.
     learn : bool, default True
         Whether `fit` learns the parameters or leaves them as they are.
     parameters : str or Averaging, default "auto"
         What is done about parameters that the data leave unsure, as in `GPRegressor`.
     restarts : int or None, default None
         How many more starts learning takes.
+    seconds : float or None, default 300
+        How long choosing and learning may take, about; None for as long as it takes.
     max_evaluations : int, default 200
         How often each climb may evaluate the evidence.
     random_state : int, RandomState or None, default None
@@ -357,6 +361,7 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         learn: bool = True,
         parameters: Any = "auto",
         restarts: int | None = None,
+        seconds: float | None = SECONDS,
         max_evaluations: int = 200,
         random_state: Any = None,
     ) -> None:
@@ -368,6 +373,7 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         self.learn = learn
         self.parameters = parameters
         self.restarts = restarts
+        self.seconds = seconds
         self.max_evaluations = max_evaluations
         self.random_state = random_state
 
@@ -380,9 +386,9 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         self.classes_ = classes
         self._units = _units_of_columns(X) if self.kernel is None else (np.zeros(1), np.ones(1))
         plain = self.kernel is None and self.inference in (None, "laplace") and self.learn and X.shape[1] > 1
-        if self._terms_alone(X, plain, sweeps_of("classification", len(classes))):
+        if self._without_matrix(X, plain, "classification", len(classes)):
             rows, link = self._standardised(X), self.link
-            self._keep(*sum_of_functions(rows, codes, self.structure, self._seed(), len(classes), link))
+            self._keep(*of_many_rows(rows, codes, self.structure, self._seed(), len(classes), link, self.seconds))
             return self
         several = len(self.classes_) > 2
         if several and self.multi_class == "one-against-rest":
@@ -445,7 +451,7 @@ class GPCountRegressor(RegressorMixin, _GPEstimator):
         How counts scatter around the rate: with the rate as their variance, or with more, which is learned.
     mean : {"constant", "zero", "linear"}, number, function or Mean, default "constant"
         What the logarithm of the rate is expected to be before it is seen.
-    inference, structure, learn, parameters, restarts, max_evaluations, random_state
+    inference, structure, learn, parameters, restarts, seconds, max_evaluations, random_state
         As in `GPClassifier`.
 
     Examples
@@ -469,6 +475,7 @@ class GPCountRegressor(RegressorMixin, _GPEstimator):
         learn: bool = True,
         parameters: Any = "auto",
         restarts: int | None = None,
+        seconds: float | None = SECONDS,
         max_evaluations: int = 200,
         random_state: Any = None,
     ) -> None:
@@ -480,6 +487,7 @@ class GPCountRegressor(RegressorMixin, _GPEstimator):
         self.learn = learn
         self.parameters = parameters
         self.restarts = restarts
+        self.seconds = seconds
         self.max_evaluations = max_evaluations
         self.random_state = random_state
 

@@ -26,13 +26,13 @@ from ...means import ConstantMean, ZeroMean
 from ...models.choose import (
     COMPILING,
     COMPILING_SITES,
+    SUMS,
     Candidate,
     Limits,
     affordable_rows,
     by_class,
+    for_many_rows,
     learning_seconds,
-    sums,
-    sweeps_of,
 )
 from ...parameters.priors import Alike, LogNormal
 from ...parameters.tree import free_vector, learned
@@ -57,9 +57,9 @@ def candidates_for(problem: Problem, kernel: Kernel | None, structure: str, budg
         return [make(repr(kernel), kernel, problem.task)]
     likelihood = NegativeBinomial() if problem.task == "counts" else Bernoulli("logit")
     limits = Limits(SEARCHING * budget, MOST_EVALUATIONS, learning_rows=LEARNING_ROWS)
-    functions = sums(problem.task, problem.X.shape, likelihood, len(problem.classes), problem.seed, limits)
-    if structure in functions:
-        return [functions[structure]]
+    others = for_many_rows(problem.task, problem.X.shape, likelihood, len(problem.classes), problem.seed, limits)
+    if structure in SUMS:
+        return [others[structure]]
     by_shape = {"series": series_kernels, "curve": curve_kernels, "grid": grid_kernels}
     kernels = by_shape.get(problem.shape, table_kernels)(problem)
     found = [make(name, one, problem.task) for name, one in kernels.items()]
@@ -68,9 +68,9 @@ def candidates_for(problem: Problem, kernel: Kernel | None, structure: str, budg
         found.append(make(f"{name}, more scatter than Poisson", one, "scattered counts"))
     if problem.shape not in TABLES or structure != "auto":
         return found
-    additive, projections = functions.values()
     if any(candidate.rows for candidate in found):  # what sees some of the rows only comes last
-        return [additive, projections, *found]
+        return [*others.values(), *found]
+    additive, projections = (others[name] for name in SUMS)
     return [*found, additive, projections] if problem.shape == "places" else [additive, *found, projections]
 
 
@@ -157,8 +157,7 @@ def _gps(problem: Problem, structure: str, affordable: float) -> Callable[[str, 
         return given(name, GP(kernel, likelihoods[kind](), mean), kind)
 
     def given(name: str, gp: GP, kind: str) -> Candidate:
-        sweeps = sweeps_of(kind, classes)
-        limit = affordable_rows(problem.X.shape[1], sweeps, affordable)
+        limit = affordable_rows(problem.X.shape[1], kind, classes, affordable)
         inputs = as_shape(problem.X, problem.shape)
         plan, rows = gp.plan(inputs, **how), None
         if plan.engine.structure == "dense" and len(inputs) > limit:
@@ -168,7 +167,7 @@ def _gps(problem: Problem, structure: str, affordable: float) -> Callable[[str, 
         fit = lambda X, y, tell, seconds: gp.fit(X, y, progress=tell, seconds=seconds, **options)
         refit = lambda fitted, X, y: fitted.given(X, y, missing="infer", **how)
         compiling = COMPILING if kind == "regression" else COMPILING_SITES
-        seconds = compiling + learning_seconds(plan.offers[0].cost, sweeps)
+        seconds = compiling + learning_seconds(plan.offers[0].cost, problem.X.shape[1], classes)
         robust = lambda gp, scale: given(
             f"{name}, noise with outliers", GP(gp.kernel, StudentT(scale=scale), gp.mean), "outliers"
         )

@@ -19,12 +19,12 @@ import numpy as np
 
 from ...learn.clock import OUT_OF_TIME, Deadline
 from ...models import choose
-from ...models.choose import Candidate
+from ...models.choose import Candidate, log_probabilities
 from ...parameters.tree import free_vector
 from ..model import TABLES, Evaluation, Trial
 from .candidates import as_shape
 from .problem import Problem
-from .scores import evaluate, log_prob
+from .scores import evaluate
 from .timing import Timing
 
 FEW_ROWS = 20  # below this no row can be spared
@@ -222,7 +222,7 @@ def _score(problem: Problem, candidate: Candidate, fitted: Any, rows: np.ndarray
         return None
     if _forecasts(problem):
         return forecast_scores(problem, candidate, fitted, rows, int(held.sum()))
-    return log_prob(fitted, problem.task, problem.X[held], problem.y[held])
+    return log_probabilities(fitted, problem.task, problem.X[held], problem.y[held])
 
 
 def forecast_scores(problem: Problem, candidate: Candidate, fitted: Any, rows: np.ndarray, horizon: int) -> np.ndarray | None:
@@ -235,5 +235,5 @@ def forecast_scores(problem: Problem, candidate: Candidate, fitted: Any, rows: n
             continue
         before = candidate.refit(fitted, X, np.where(np.arange(len(y)) < origin, y, np.nan))
         piece = slice(origin, origin + horizon)
-        found.append(np.mean(log_prob(before, problem.task, X[piece], y[piece])))
+        found.append(np.mean(log_probabilities(before, problem.task, X[piece], y[piece])))
     return np.array(found) if found else None

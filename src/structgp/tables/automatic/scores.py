@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import nbinom, norm, poisson
 
+from ...models.choose import NEVER, class_probabilities, log_of_class
 from ..model import LEVELS, Evaluation
 from .problem import Problem, naive_forecast
 
 KEPT = 1000  # rows of an evaluation that are remembered
 DRAWS = 400  # of rows, for the intervals of scores
 TENTHS = 10
-NEVER = 1e-300  # no probability is smaller, so that every loss is finite
 
 
 class Losses(NamedTuple):
@@ -35,22 +35,6 @@ class Losses(NamedTuple):
         }
 
 
-def log_prob(fitted: Any, task: str, X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """log p of each new observation."""
-    prediction = fitted.predict(X)
-    return prediction.log_prob(y) if task != "classification" else _log_of_class(class_probabilities(prediction), y)
-
-
-def class_probabilities(prediction: Any) -> np.ndarray:
-    """The probability of every class, (M, classes), also where there are two."""
-    p = prediction.probability
-    return np.stack([1 - p, p], axis=1) if p.ndim == 1 else p
-
-
-def _log_of_class(p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.log(np.maximum(p[np.arange(len(y)), y.astype(int)], NEVER))
-
-
 def evaluate(problem: Problem, fitted: Any, held: np.ndarray, kind: str) -> Evaluation:
     """Scores of the model and of plain baselines on the rows held out."""
     if not held.any():
@@ -63,7 +47,7 @@ def evaluate(problem: Problem, fitted: Any, held: np.ndarray, kind: str) -> Eval
     remember = lambda values: tuple(values[kept].tolist())
     if problem.task == "classification":
         p = class_probabilities(fitted.predict(X))
-        methods = {"this model": Losses((p.argmax(axis=1) != y).astype(float), -_log_of_class(p, y))}
+        methods = {"this model": Losses((p.argmax(axis=1) != y).astype(float), -log_of_class(p, y))}
         methods["majority"] = _majority(y, y0, len(problem.classes))
         sure = p[:, -1] if len(problem.classes) == 2 else p.max(axis=1)
         said: dict[str, Any] = {"mean": remember(sure), "label": remember(p.argmax(axis=1))}
