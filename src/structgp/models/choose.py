@@ -438,4 +438,4 @@ def _not_taken(attempt: Attempt, X: np.ndarray, classes: int) -> Offer:
         engine = {"inducing": InducingEngine(), "neighbours": NeighbourEngine()}.get(attempt.structure, AdditiveEngine())
         return Offer(engine, reason=f"{(SUMS | SPARSE)[attempt.structure]}: {attempt.reason}")
     offer = _offer(attempt, attempt.fitted, X, classes)
-    return Offer(offer.engine, reason=f"{offer.note or SPARSE[attempt.structure]}: {attempt}")
+    return Offer(offer.engine, reason=f"{offer.note or (SUMS | SPARSE)[attempt.structure]}: {attempt}")
