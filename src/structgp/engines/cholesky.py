@@ -181,9 +181,9 @@ def cost_of_matrix(rows: int, dimension: int) -> Cost:
     )
 
 
-def look_at_matrix(rows: int) -> Work:
-    """What the marginals take that sites leave of so many rows."""
-    return Work(factors=3 * float(rows) ** 3, traffic=160 * float(rows) ** 2)
+def look_at_matrix(rows: int, cubes: float = 3.0) -> Work:
+    """What the marginals take that sites leave of so many rows; less where no site is negative."""
+    return Work(factors=cubes * float(rows) ** 3, traffic=160 * float(rows) ** 2)
 
 
 class Cholesky(Engine):
@@ -197,7 +197,7 @@ class Cholesky(Engine):
         if not_concave(model):
             return NOT_NEEDED
         N, cost = len(inputs), cost_of_matrix(len(inputs), inputs.dimension)
-        return Offer(self, cost if gaussian(model, data) else cost.searching(look_at_matrix(N)))
+        return Offer(self, cost if gaussian(model, data) else cost.searching(look_at_matrix(N, 1.0)))
 
     def form(self, kernel: Kernel, inputs: Inputs) -> Dense:
         return dense(kernel, inputs)
