@@ -19,6 +19,7 @@ _WHERE = {
     "models.compare": ["compare"],
     "models.evidence_stream": ["EvidenceStream"],
     "process.stream": ["Stream"],
+    "process.inducing_stream": ["InducingStream"],
     "process.series": ["FittedSeries"],
     "parameters.tree": ["Parametrised", "fixed", "learned", "parameter"],
     "parameters.supports": [

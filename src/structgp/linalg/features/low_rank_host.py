@@ -57,7 +57,7 @@ class HostLowRank:
             b, own = b + V @ of.g, own + own_forms(of, rows.T, False)
             self.log_det += float(charge(of, rows.w, rule, np.log))
             if self._kept is not None:
-                self._kept.append((rows, self._first(rows, V)))
+                self._kept.append(self._first(rows, V))
             if i == 0 and count * rows.K.nbytes > KEPT:
                 self._kept = None
         self._R, failed = lapack.dpotrf(A, lower=1, clean=1)
@@ -76,17 +76,18 @@ class HostLowRank:
         rows = self._block(i)
         return rows, blas.dtrsm(1.0, self._L, rows.K.T, side=0, lower=1)
 
-    def _first(self, rows: Block, V: np.ndarray) -> np.ndarray:
-        """What is kept of V: itself, or diag VᵀV where no more is needed."""
-        return V if self._rule.share or not self._rule.charged else (V * V).sum(axis=0)
+    def _first(self, rows: Block, V: np.ndarray) -> tuple[Block, np.ndarray]:
+        """What the adjoint needs: V in place of K, or K and diag VᵀV where that is enough."""
+        if self._rule.share or not self._rule.charged:
+            return rows._replace(K=np.zeros((0, len(V)))), V  # a view would keep all of K
+        return rows, (V * V).sum(axis=0)
 
     def _again(self) -> Iterator[tuple[Block, np.ndarray]]:
         if self._kept is not None:
             yield from self._kept
             return
         for i in range(self._count):
-            rows, V = self._made(i)
-            yield rows, self._first(rows, V)
+            yield self._first(*self._made(i))
 
     def pull(self, a: float, G: np.ndarray, receive: Callable[[int, ToBlock], Any]) -> np.ndarray:
         """The cotangent of K_uu for those of the log determinant and the forms; `receive` is handed those of every block."""
