@@ -32,7 +32,6 @@ from .eigen import ONE_NOISE, noise_of
 from .machine import Work
 from .toeplitz import LOWEST_NOISE, OVERHEAD, inverse_work
 
-SHORT = 1000  # places of an axis up to which any noise will do
 LONGEST = 5000  # places of an axis of which the eigenvectors can be had
 
 
@@ -207,8 +206,6 @@ def _spoilt(model: Model, form: ToeplitzGrid | No, inputs: Inputs, data: Data | 
 
 
 def _too_low(noise: float, kernel: Kernel, inputs: Grid) -> bool:
-    """Whether conjugate gradients would take too many steps; along short axes they never do unless there is no noise."""
-    if noise == 0 or max(inputs.shape) <= SHORT:
-        return noise == 0
+    """Whether log|C| of a line would lose digits that the eigenvectors of all axes keep."""
     corner = np.array([[axis[0] for axis in inputs.axes]])
-    return noise < LOWEST_NOISE * float(jax.jit(typical_variance)(kernel, corner))
+    return noise <= LOWEST_NOISE * float(jax.jit(typical_variance)(kernel, corner))
