@@ -533,3 +533,24 @@ def test_a_forecast_is_no_surer_than_the_past_allows():
     assert heard[-1] == ("giving the chosen model all rows", 0, None)
     assert [trial.name for trial in model.trials if trial.chosen] == ["trend that bends"]
     assert model.evaluation.scores["this model"]["in 95 % interval"] >= 0.8
+
+
+def test_few_rows_are_averaged_over_and_the_report_says_how_sure_it_is():
+    from structgp.process.mixture import FittedMixture
+    from structgp.tables.report import render
+
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0, 6, 40))
+    frame = pl.DataFrame({"x": x, "v": np.sin(2 * x) + 0.2 * rng.standard_normal(40)})
+    options = {"kernel": lambda names: sg.Matern52(), "budget": 1e6}
+    model = fit_table(frame, "v", **options)
+    assert isinstance(model.fitted, FittedMixture)
+    assert len(model.fitted.inputs) == 40
+    assert 0 <= model.evaluation.with_best["in 95 % interval"] <= 1
+    page = render(model)
+    assert "How sure is it about its parameters?" in page
+    assert "with the best parameters alone" in page
+    assert "<td>kernel.lengthscale</td>" in page
+    best = fit_table(frame, "v", parameters="best", **options)
+    assert isinstance(best.fitted, sg.Fitted)
+    assert "How sure is it" not in render(best)
