@@ -102,7 +102,7 @@ def plane(scales: tuple[float, float], seed: int) -> tuple[np.ndarray, np.ndarra
     import structgp as sg
 
     rng = np.random.default_rng(seed)
-    X = rng.uniform(0, 10, (16, 2))
+    X = rng.uniform(0, 5, (16, 2))
     return X, sg.GP(sg.SquaredExponential(np.array(scales)), sg.Gaussian(0.01)).sample(X, 1, seed=seed, observed=True)[0]
 
 
