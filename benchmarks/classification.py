@@ -75,7 +75,7 @@ def probabilities(part: Part, model: str) -> tuple[np.ndarray, int]:
     spread = np.where(spread > 0, spread, 1.0)
     D = part.X_train.shape[1]
     gp = sg.GP(sg.SquaredExponential(np.sqrt(D), 4.0) + sg.Constant(), sg.Bernoulli())
-    fitted = gp.fit((part.X_train - center) / spread, part.y_train, inference="ep", structure="dense")
+    fitted = gp.fit((part.X_train - center) / spread, part.y_train, inference="ep", structure="dense", parameters="best")
     return fitted.predict((part.X_test - center) / spread).probability, fitted.learning.evaluations
 
 

@@ -169,7 +169,7 @@ def structgp_fit(data: Regression) -> Run:
     gp = structgp_model(START)
 
     def call() -> Result:
-        fitted = gp.fit(data.X, data.y, restarts=0, progress=False)
+        fitted = gp.fit(data.X, data.y, restarts=0, progress=False, parameters="best")
         kernel, noise = fitted.gp.kernel, fitted.gp.likelihood.noise
         return learned([*kernel.lengthscale, kernel.variance, noise], fitted.learning.evaluations)
 

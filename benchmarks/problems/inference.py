@@ -89,4 +89,4 @@ def whistler_inference(data: Labels) -> Run:
 @WHISTLER_FIT.method("structgp")
 def whistler_fit(data: Labels) -> Run:
     gp = model()
-    return Run(lambda: described(gp.fit(data.t, data.y, inference="ep")))
+    return Run(lambda: described(gp.fit(data.t, data.y, inference="ep", parameters="best")))

@@ -217,7 +217,7 @@ def structgp_fit(data: Series) -> Run:
     gp = gp_of(data)
 
     def call() -> Result:
-        fitted = gp.fit(data.t, data.y, restarts=0)
+        fitted = gp.fit(data.t, data.y, restarts=0, parameters="best")
         return {"evaluations": fitted.learning.evaluations, "evidence": fitted.log_evidence}
 
     return Run(call)
@@ -245,7 +245,7 @@ def structgp_first_fit(data: Series) -> Run:
 
     def call() -> Result:
         began = time.perf_counter()
-        gp.fit(data.t, data.y, restarts=0)
+        gp.fit(data.t, data.y, restarts=0, parameters="best")
         seconds.append(time.perf_counter() - began)
         return {"first": seconds[0], "second": seconds[-1], "compilation": seconds[0] - seconds[-1]}
 
