@@ -187,7 +187,8 @@ def test_a_grid_with_holes():
 
 
 def test_nothing_seen_and_one_row():
-    nothing = ONE.fit(X, np.full(zoo.N, np.nan), missing="infer", approximate=sg.Neighbours(5), restarts=0)
+    options = {"missing": "infer", "restarts": 0, "parameters": "best"}
+    nothing = ONE.fit(X, np.full(zoo.N, np.nan), approximate=sg.Neighbours(5), **options)
     np.testing.assert_allclose(nothing.predict(XS).variance, 1.0)
     single = [ONE.condition(X[:1], [0.7], **how).predict(XS) for how in ({}, {"approximate": sg.Neighbours(5)})]
     np.testing.assert_allclose(single[1].mean, single[0].mean, rtol=1e-12)

@@ -52,7 +52,8 @@ class Neighbourhood(Inputs):
         return self.X
 
     def parts(self, count: int) -> list[Inputs]:
-        """The rows in so many equal parts, a power of two; all know all places."""
+        """The rows in so many equal parts, a power of two, or in as many as there are leaves; all know all places."""
+        count = min(count, len(self.rows))
         split = zip(np.split(self.rows, count), np.split(self.near, count), strict=True)
         return [Neighbourhood(self.X, rows, near, self.metric) for rows, near in split]
 
