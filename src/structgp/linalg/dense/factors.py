@@ -24,7 +24,7 @@ import numpy as np
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
-from .cholesky import SMALL, factor_on_host, factorise
+from .cholesky import SMALL, factor_on_host, factorise, lapack_threads
 
 LOST = 1e-6  # of 1 − diag B⁻¹: below, it has lost too many digits, and variances are computed as K − KMK
 WEAK = 1e-3  # a factor with less than this part of the prior's precision is taken for a mere shift
@@ -74,7 +74,8 @@ def _by_lapack(K: Array, w: Array, H: Array, with_inverse: bool) -> tuple[Solved
 
     def called_back(*bits: Array) -> tuple[Solved, np.ndarray]:
         K, w, H = (np.ascontiguousarray(part).view(np.float64)[..., 0] for part in bits)
-        found = _on_host(K, w, H, with_inverse)
+        with lapack_threads(1):  # several fight with XLA's, whose thread this is: fifty times as long
+            found = _on_host(K, w, H, with_inverse)
         return jax.tree.map(lambda part: np.asarray(part, order="C")[..., None].view(np.uint32), found)
 
     bits = (jax.lax.bitcast_convert_type(part, jnp.uint32) for part in (K, w, H))
