@@ -13,6 +13,8 @@ from structgp.learn.sample import metropolis_step, slice_step, trajectories
 from structgp.parameters.tree import free_names, free_vector
 from structgp.process.evidence import density_of, posterior_of_parameters
 
+pytestmark = pytest.mark.averaged
+
 RNG = np.random.default_rng(5)
 X = np.sort(RNG.uniform(0, 5, 16))
 Y = np.sin(2 * X) + 0.1 * RNG.standard_normal(16)

@@ -10,6 +10,8 @@ import zoo
 from structgp.engines.woodbury import Woodbury
 from structgp.process.mixture import FittedMixture
 
+pytestmark = pytest.mark.averaged
+
 X, XS = np.linspace(0, 6, 20), np.array([0.3, 2.2, 7.5])
 RNG = np.random.default_rng(2)
 Y = np.sin(X) + 0.1 * RNG.standard_normal(20)

@@ -17,6 +17,8 @@ import zoo
 from structgp import _types
 from structgp.engines import plan
 
+pytestmark = pytest.mark.averaged
+
 DOCS = Path(__file__).parents[2] / "docs"
 FENCE = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")

@@ -144,6 +144,7 @@ def test_samples(model, several):
     np.testing.assert_allclose(latent.std(axis=1), model.predict(XS, return_std=True, latent=True)[1], rtol=0.2)
 
 
+@pytest.mark.averaged
 def test_log_prob(model, several):
     mean, std = model.predict(XS, return_std=True)
     expected = -0.5 * ((0.3 - mean) / std) ** 2 - np.log(std * np.sqrt(2 * np.pi))

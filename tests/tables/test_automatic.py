@@ -535,6 +535,7 @@ def test_a_forecast_is_no_surer_than_the_past_allows():
     assert model.evaluation.scores["this model"]["in 95 % interval"] >= 0.8
 
 
+@pytest.mark.averaged
 def test_few_rows_are_averaged_over_and_the_report_says_how_sure_it_is():
     from structgp.process.mixture import FittedMixture
     from structgp.tables.report import render
