@@ -63,7 +63,7 @@ MOST_COLUMNS = 4  # in which neighbours are near enough to tell all that others 
 NEWTON = 8  # passes over the rows that one evaluation for labels takes, about
 CLEARLY = 2.0  # standard errors by which rows held out must be less probable
 HELD, MOST_HELD = 0.1, 2000  # part of the rows that is held out where many compete, and the most of them
-GIVING = 0.15  # part of the time for giving the chosen model all rows
+GIVING = 0.25  # part of the time that is kept for scores, and for giving the chosen model all rows
 SEARCHING = 0.5  # part of the time for the search of projections
 FACTOR = 3.0  # by which the log evidence must be larger to outdo a simpler model: 20 times as probable
 
