@@ -51,7 +51,7 @@ class Inducing(Approximation):
     method: str = eqx.field(static=True, default="auto")
     power: float = eqx.field(static=True, default=0.5)
     place: str = eqx.field(static=True, default="k-means")
-    learn: bool | None = eqx.field(static=True, default=None)
+    learn: Any = eqx.field(static=True, default=None)
     structure: ClassVar[str] = InducingEngine.structure
 
     def __check_init__(self) -> None:

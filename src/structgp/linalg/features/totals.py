@@ -12,7 +12,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from ..dense.cholesky import log_sum
 
@@ -87,7 +87,7 @@ def in_blocks(values: Float[Array, " N *row"], size: int = ROWS) -> Float[Array,
     return jnp.pad(values, [(0, more)] + [(0, 0)] * (values.ndim - 1)).reshape(-1, size, *values.shape[1:])
 
 
-def visited(function: Callable[[Any], Any], blocks: Float[Array, " B *block"], count: int) -> Any:
+def visited(function: Callable[[Any], Any], blocks: PyTree[Float[Array, " B ..."]], count: int) -> Any:
     """What a function makes of each of the rows, block by block, without those that filled up."""
     joined = lambda values: values.reshape(-1, *values.shape[2:])[:count]
     return jax.tree.map(joined, jax.lax.map(function, blocks))
