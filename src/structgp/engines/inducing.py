@@ -176,6 +176,19 @@ def left_out(model: Model, X: Float[Array, "N D"], w: Float[Array, " N"]) -> Flo
     return jnp.sum(w * visited(one, blocks, len(X)))
 
 
+def cost_of_inputs(N: int, M: int, D: int) -> Cost:
+    """What M inducing inputs take for N rows of D columns."""
+    flops, sums = N * M * (7 * M + 20 * D) + 4 * M**3, Work(functions=float(N * M), traffic=40.0 * N * M)
+    return Cost(
+        flops,
+        bytes=min(16 * N * M, 2 * KEPT) + 8 * (N * D + 6 * M**2),
+        rows=M,
+        evaluate=Work(products=flops) + 3 * sums,
+        condition=Work(products=2.0 * N * M**2, factors=2.0 * M**3) + sums,
+        predict=Work(factors=2.0 * M**2, functions=M, traffic=40.0 * M),
+    )
+
+
 class InducingEngine(Engine):
     """Any kernel with inducing inputs (`Induced`), by one method."""
 
@@ -197,17 +210,8 @@ class InducingEngine(Engine):
         form = form_by_shape(self, model.kernel, inputs)
         if isinstance(form, No):
             return form
-        N, M = len(inputs), form.size
-        bytes = min(16 * N * M, 2 * KEPT) + 8 * (N * inputs.dimension + 6 * M**2)
-        flops, sums = N * M * (7 * M + 20 * inputs.dimension) + 4 * M**3, Work(functions=float(N * M), traffic=40.0 * N * M)
-        cost = Cost(
-            flops,
-            bytes,
-            rows=M,
-            evaluate=Work(products=flops) + 3 * sums,
-            condition=Work(products=2.0 * N * M**2, factors=2.0 * M**3) + sums,
-            predict=Work(factors=2.0 * M**2, functions=M, traffic=40.0 * M),
-        )
+        M = form.size
+        cost = cost_of_inputs(len(inputs), M, inputs.dimension)
         return Offer(self, cost, accuracy=f"approximate ({M} inducing inputs, {self.method})")
 
     def form(self, kernel: Kernel, inputs: Inputs) -> LowRank | No:

@@ -161,6 +161,22 @@ def _in_blocks(function: Any, rows: Any) -> Any:
     return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:])[:M], found)
 
 
+def cost_of_neighbours(rows: int, m: int, D: int, told: int = TOLD) -> Cost:
+    """One small factor for each row; LAPACK takes some time to begin with each, and a search has its price as well."""
+    factor = lambda m: Work(functions=m**2, small=1.2 * m**3 + BEGIN * m)
+    evaluate = (factor(m) + Work(functions=0.5 * m**2)) * rows
+    shared = evaluate * (1 / _cores()) if rows >= SIDE_BY_SIDE else evaluate
+    return Cost(
+        flops=rows * (m**3 + 60 * m**2),
+        bytes=8.0 * rows * (4 * m + 6 * D),
+        rows=m,
+        evaluate=shared + cost_of_matrix(min(rows, GLIMPSE), D).evaluate,  # a dense glimpse tells where to begin
+        condition=evaluate + Work(functions=SEARCH * rows),
+        predict=factor(min(told, max(rows, 1))) + Work(functions=2 * SEARCH),
+        programs=15.0,
+    )
+
+
 class NeighbourEngine(Engine):
     """Every row given its `m` nearest earlier rows, and new places given the `told` nearest seen ones."""
 
@@ -176,7 +192,7 @@ class NeighbourEngine(Engine):
             return no
         seen = len(inputs) if data is None else int(np.sum(data.seen))
         m = min(self.m, max(seen - 1, 1))
-        cost = self._cost(seen, m, inputs.dimension)
+        cost = cost_of_neighbours(seen, m, inputs.dimension, self.told)
         note = "" if inputs.dimension <= COLUMNS else f"{inputs.dimension} columns: near rows tell little beyond {COLUMNS}"
         if self.m >= seen - 1:
             return Offer(self, cost, note=f"all earlier rows are neighbours{'; ' * bool(note)}{note}", glimpse=seen > 0)
@@ -224,22 +240,6 @@ class NeighbourEngine(Engine):
         few = np.where(np.arange(2 * self.m) < self.m, near, -1)
         left = [np.asarray(_left_open(model.kernel, X[rows], X[at], noise[rows], noise[at], at >= 0)) for at in (few, near)]
         return float(0.5 * np.mean(np.log(left[0] / left[1])))
-
-    def _cost(self, rows: int, m: int, D: int) -> Cost:
-        """One small factor for each row; LAPACK takes some time to begin with each, and a search has its price as well."""
-        told = min(self.told, max(rows, 1))
-        factor = lambda m: Work(functions=m**2, small=1.2 * m**3 + BEGIN * m)
-        evaluate = (factor(m) + Work(functions=0.5 * m**2)) * rows
-        shared = evaluate * (1 / _cores()) if rows >= SIDE_BY_SIDE else evaluate
-        return Cost(
-            flops=rows * (m**3 + 60 * m**2),
-            bytes=8.0 * rows * (4 * m + 6 * D),
-            rows=m,
-            evaluate=shared + cost_of_matrix(min(rows, GLIMPSE), D).evaluate,  # a dense glimpse tells where to begin
-            condition=evaluate + Work(functions=SEARCH * rows),
-            predict=factor(told) + Work(functions=2 * SEARCH),
-            programs=15.0,
-        )
 
     def _refusal(self, model: Model, inputs: Inputs, data: Data | None) -> No | None:
         if inputs.dimension == 1:

@@ -27,10 +27,10 @@ from ..engines.additive import AdditiveEngine
 from ..engines.approximation import Approximation
 from ..engines.base import Cost, Offer, units
 from ..engines.cholesky import LARGEST, Cholesky, cost_of_matrix, look_at_matrix
-from ..engines.inducing import InducingEngine
+from ..engines.inducing import InducingEngine, cost_of_inputs
 from ..engines.inducing_inputs import Inducing
 from ..engines.machine import reference
-from ..engines.neighbours import NeighbourEngine, Neighbours
+from ..engines.neighbours import NeighbourEngine, Neighbours, cost_of_neighbours
 from ..engines.plan import Plan, evaluations_of
 from ..inputs.layouts import as_inputs
 from ..kernels.stationary import Matern52, SquaredExponential
@@ -170,17 +170,20 @@ def for_many_rows(
 ) -> dict[str, Candidate]:
     """All that can take many rows of a table of this shape, by the structure that asks for it, the simpler first."""
     additive, projections = sums(task, shape, likelihood, classes, seed, limits).items()
-    sparse = {"inducing": _sparse("inducing", Inducing(INDUCING), task, shape, likelihood, limits)}
-    if task == "regression" and 1 < shape[1] <= MOST_COLUMNS:
-        sparse = {"neighbours": _sparse("neighbours", Neighbours(NEIGHBOURS), task, shape, likelihood, limits)} | sparse
+    N, D = shape
+    inducing, near = cost_of_inputs(N, INDUCING, D), cost_of_neighbours(N, NEIGHBOURS, D)
+    if task != "regression":
+        inducing = inducing.searching(inducing.condition)
+    sparse = {"inducing": _sparse("inducing", Inducing(INDUCING), inducing, task, D, likelihood, limits)}
+    if task == "regression" and 1 < D <= MOST_COLUMNS:
+        sparse = {"neighbours": _sparse("neighbours", Neighbours(NEIGHBOURS), near, task, D, likelihood, limits)} | sparse
     return dict([additive, *((name, by_class(one, classes)) for name, one in sparse.items()), projections])
 
 
 def _sparse(
-    name: str, approximation: Approximation, task: str, shape: tuple[int, int], likelihood: Likelihood, limits: Limits
+    name: str, approximation: Approximation, cost: Cost, task: str, D: int, likelihood: Likelihood, limits: Limits
 ) -> Candidate:
-    """One function of all columns, of which an approximation takes many rows."""
-    N, D = shape
+    """One function of all columns, of which an approximation takes many rows at this cost."""
     if task == "regression":
         gp = GP(Matern52(np.full(D, np.sqrt(D))), Gaussian(), ConstantMean())
     else:
@@ -195,11 +198,8 @@ def _sparse(
         conditioned = fitted.gp.condition(X, y, approximate=approximation)
         return dataclasses.replace(conditioned, learning=fitted.learning)
 
-    rows = min(N, 2000)  # of the places only their number and their columns are looked at
-    places = np.random.default_rng(0).standard_normal((rows, D))
-    cost = gp.plan(places, approximate=approximation).chosen.cost
     compiling = COMPILING if task == "regression" else COMPILING_SITES
-    seconds = compiling + learning_seconds(cost, D) * N / rows
+    seconds = compiling + learning_seconds(cost, D)
     return Candidate(SPARSE[name], fit, refit, seconds, compiling=compiling, comparable=False)
 
 
