@@ -362,6 +362,12 @@ def test_a_missing_file_and_a_folder(tmp_path):
         sg.load(tmp_path)
 
 
+def test_a_few_bytes_are_a_piece_of_a_file_and_not_a_pickle(tmp_path):
+    (tmp_path / "m.structgp").write_bytes((1920).to_bytes(8, "little"))  # the length of a description, which begins with 0x80
+    with pytest.raises(ValueError, match="a piece of one"):
+        sg.load(tmp_path / "m.structgp")
+
+
 def test_a_truncated_file_at_any_length(saved):
     raw = saved.read_bytes()
     for size in (4, 8, 9, 100, len(raw) // 2, len(raw) - 1):

@@ -237,3 +237,10 @@ def test_polish_moves_members_along_the_true_density():
     gp = sg.GP(sg.Matern52(), sg.Gaussian(0.1))
     plain, polished = (gp.fit(X, Y, parameters=sg.Averaging(polish=p), restarts=0) for p in (0, 1))
     assert np.all(np.any(plain.draws.thetas != polished.draws.thetas, axis=1).mean() > 0.7)
+
+
+def test_the_plan_counts_all_members():
+    gp, t = sg.GP(sg.Matern52(), sg.Gaussian(0.1)), np.linspace(0, 5, 30)
+    mixture, best = (gp.fit(t, np.sin(t), restarts=0, parameters=how) for how in ("laplace", "best"))
+    assert mixture.plan.members == len(mixture.members) == 16
+    assert mixture.plan.estimate().predict == pytest.approx(16 * best.plan.estimate().predict)

@@ -83,12 +83,14 @@ class Plan:
     seen: str = ""
     evaluations: int = 60  # of the evidence that learning typically takes
     parameters: str = ""
+    members: int = 1  # processes that are conditioned and asked, where parameters are averaged over
 
     def estimate(self, machine: Machine | None = None) -> Estimate:
         """About how long what was chosen takes: on this machine, unless another is given."""
         cost, machine = self.chosen.cost or Cost(0.0, 0.0), machine or at_hand()
         learn, condition, predict = map(
-            machine.seconds, (cost.learning(self.evaluations), cost.conditioning, cost.prediction())
+            machine.seconds,
+            (cost.learning(self.evaluations), self.members * cost.conditioning, self.members * cost.prediction()),
         )
         return Estimate(learn, self.evaluations, condition, predict, machine.compile * cost.programs, cost.bytes)
 

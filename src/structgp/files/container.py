@@ -115,6 +115,7 @@ def _look(path: Path) -> None:
     if not head:
         raise ValueError(f"{path} is empty: saving it was interrupted, or it was never written; save the model again")
     if head[8:] != b"{":
-        named = (look for start, look in LOOKS.items() if head.startswith(start))
+        whole = len(head) > 8  # of fewer bytes, a length that begins one of our own files may look like anything
+        named = (look for start, look in LOOKS.items() if whole and head.startswith(start))
         look = next(named, "another kind of file, or a piece of one")
         raise ValueError(f"{path} is not a structgp model but {look}: load reads what fitted.save(path) wrote")

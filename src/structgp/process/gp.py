@@ -223,7 +223,8 @@ class GP(Parametrised):
             learned, learning = learn(gp, inputs, data, chosen.chosen, **options)
             found = None if sites is None else sites.sites(free_vector(learned))
         warn_if_pressed(learning, stacklevel=4)
-        chosen = dataclasses.replace(chosen.tuned(learned, inputs, data), parameters=why)
+        members = 1 if averaging is None else averaging.members
+        chosen = dataclasses.replace(chosen.tuned(learned, inputs, data), parameters=why, members=members)
         best = Fitted.of(learned, inputs, data, condition(learned, inputs, data, chosen, rule, found=found), learning)
         if averaging is None or beliefs is None or learning.message in STOPPED:
             return best
