@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
-from ..linalg.dense import factors
+from ..linalg.dense import by_blocks, factors
 from ..linalg.dense.cholesky import cholesky_update, factorise, log_det_and_gram, log_sum
 from ..posterior import Conditional, Model
 from ..sites import Marginals, Sites
@@ -206,6 +206,8 @@ class Cholesky(Engine):
         return CholeskyOnHost(model, inputs, data)
 
     def log_det_and_gram(self, structure: Dense, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        if _in_blocks(structure, sites):
+            return by_blocks.log_det_and_gram(_entries, (structure.kernel, structure.X), sites.precision, sites.targets)
         K = structure.matrix()
         if sites.natural:
             return factors.log_det_and_gram(K, sites.precision, sites.shift)
@@ -215,12 +217,26 @@ class Cholesky(Engine):
         return Marginals(*factors.solve(structure.matrix(), sites.precision, sites.shift)[:4])
 
     def condition(self, structure: Dense, sites: Sites) -> CholeskyConditional:
+        if _in_blocks(structure, sites):
+            found = by_blocks.factorise(_entries, (structure.kernel, structure.X), sites.precision)
+            return _conditional(structure.kernel, structure.X, sites, *found)
         K = structure.matrix()
         L, jitter = factorise(K, sites.precision)
         if sites.natural:
             alpha = factors.solve(K, sites.precision, sites.shift).alpha
             return CholeskyConditional(structure.kernel, structure.X, sites, L, alpha, jitter)
         return _conditional(structure.kernel, structure.X, sites, L, jitter)
+
+
+def _in_blocks(structure: Dense, sites: Sites) -> bool:
+    """Whether the matrix is so large that it should be there only once."""
+    return len(structure) >= by_blocks.MANY and structure.K is None and not sites.natural
+
+
+def _entries(parameters: tuple[Kernel, Array], rows: slice, columns: slice) -> Array:
+    """Some rows and columns of K."""
+    kernel, X = parameters
+    return covariance(kernel, X[rows], X[columns])
 
 
 class SignedCholesky(Engine):
