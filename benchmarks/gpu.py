@@ -62,10 +62,12 @@ CASES: dict[str, tuple[Callable, int]] = {
     "chain-7": (chain, 10**7),
     "labels-6": (labels, 10**6),
     "grid-1024": (grid, 1024),
+    "grid-2048": (grid, 2048),
     "grid-4096": (grid, 4096),
     "dense-5": (dense, 5000),
     "dense-20": (dense, 20000),
     "dense-30": (dense, 30000),
+    "dense-60": (dense, 60000),
 }
 
 

@@ -43,8 +43,8 @@ def factorise(entries: Entries, parameters: PyTree, w: Float[Array, " N"]) -> Fa
     def factor(jitter: Array) -> Array:
         B = jnp.zeros((N, N))
         for j, k in blocks(N):  # what is above the diagonal is not looked at
-            B = B.at[j:, j:k].set(S[j:, None] * entries(parameters, slice(j, N), slice(j, k)) * S[j:k])
-        B = B.at[jnp.arange(N), jnp.arange(N)].add(1.0 + jitter * w)
+            own = S[j:, None] * entries(parameters, slice(j, N), slice(j, k)) * S[j:k]
+            B = B.at[j:, j:k].set(own + jnp.eye(N - j, k - j) * (1.0 + jitter * w[j:k]))
         return jax.lax.linalg.cholesky(B, symmetrize_input=False)
 
     def fails(state: tuple[Array, Array]) -> Array:
@@ -95,12 +95,11 @@ def _backward(
     to_learned, to_diagonal = jax.tree.map(jnp.zeros_like, learned), []
     for j, k in blocks(N):
         own = L[j:, j:]
-        right = jnp.zeros((N - j, k - j)).at[jnp.arange(k - j), jnp.arange(k - j)].set(S[j:k])
-        half = jax.scipy.linalg.solve_triangular(own, right, lower=True)
+        half = jax.scipy.linalg.solve_triangular(own, jnp.eye(N - j, k - j) * S[j:k], lower=True)
         inverse = S[j:, None] * jax.scipy.linalg.solve_triangular(own, half, lower=True, trans=1)
         to_C = to[0] * inverse - 0.5 * (alpha[j:] @ both) @ alpha[j:k].T
         to_diagonal.append(jnp.diagonal(to_C))
-        twice = to_C.at[k - j :].multiply(2.0)  # what is below the diagonal stands above it as well
+        twice = to_C * jnp.where(jnp.arange(j, N) < k, 1.0, 2.0)[:, None]  # what is below the diagonal stands above it as well
         seen = lambda learned, j=j, k=k: entries(eqx.combine(learned, fixed), slice(j, N), slice(j, k))
         to_learned = jax.tree.map(jnp.add, to_learned, jax.vjp(seen, learned)[1](twice)[0])
         # one block after the other, so that only one takes room
