@@ -157,6 +157,57 @@ def test_pitc_is_the_process_with_whole_blocks(x64):
     assert np.allclose(fitted.leave_one_out().mean, Y - inverse @ Y / np.diagonal(inverse), atol=1e-7)
 
 
+CLASSES = (np.digitize(F, [-0.4, 0.4])).astype(float)
+KERNELS = sg.Independent(INNER, sg.Matern52([1.0, 1.0]), sg.SquaredExponential(0.8))
+SEVERAL = {"shared": INNER, "apart": KERNELS}
+
+
+def of_classes(kernel, mean=(0.3, -0.2, 0.1)):
+    return sg.GP(kernel, sg.Categorical(3), sg.ConstantMean(list(mean)))
+
+
+@pytest.mark.parametrize("prior", SEVERAL)
+def test_several_classes_by_fitc_are_those_of_its_covariance(prior):
+    own = getattr(SEVERAL[prior], "kernels", None)
+    dense = Fitc(sg.Induced(INNER, Z)) if own is None else sg.Independent(*(Fitc(sg.Induced(one, Z)) for one in own))
+    ours = of_classes(SEVERAL[prior]).condition(X, CLASSES, approximate=sg.Inducing(Z))
+    theirs = of_classes(dense).condition(X, CLASSES, structure="dense")
+    assert ours.inference.converged
+    assert np.isclose(ours.log_evidence, theirs.log_evidence, rtol=1e-8)
+    one, other = ours.predict(NEW), theirs.predict(NEW)
+    assert np.allclose(one.mean, other.mean, atol=1e-6)
+    assert np.allclose(one.covariance, other.covariance, atol=1e-6)
+    assert np.allclose(ours.leave_one_out().mean, theirs.leave_one_out().mean, atol=1e-5)
+    assert "8 inducing inputs, fitc; covariance error" in str(ours.plan)
+    draws = ours.sample(NEW, 3000, seed=1)
+    assert np.allclose(np.cov(draws[:, 0].T), one.covariance[0], atol=0.15)
+
+
+@pytest.mark.parametrize("method", ["vfe", "fitc"])
+def test_gradients_of_several_classes_are_those_of_differences(x64, method):
+    gp = of_classes(sg.Induced(INNER, Z[:3]))
+    inputs = as_inputs(X)
+    data = read_observations(gp.likelihood, CLASSES, None, "error", inputs, None, None)
+    engine = sg.Inducing(Z[:3], method).engine(gp, "laplace")
+    evidence = SiteEvidence(gp, inputs, data, engine, rule_for(gp, None, data))
+    theta, step = free_vector(gp), 1e-4
+    gradient = np.asarray(evidence(theta)[1])
+    for entry in (0, 2, 4, len(theta) - 1):
+        shift = step * np.eye(len(theta))[entry]
+        above, below = (float(evidence.sites(theta + sign * shift).log_evidence) for sign in (1, -1))
+        assert np.isclose(gradient[entry], (above - below) / (2 * step), rtol=1e-4, atol=1e-4)
+
+
+def test_several_classes_with_inputs_at_all_rows_are_exact_and_are_learned(tmp_path):
+    ours, theirs = (of_classes(INNER).condition(X, CLASSES, **how) for how in ({"approximate": sg.Inducing(X)}, {}))
+    assert np.isclose(ours.log_evidence, theirs.log_evidence, atol=1e-7)
+    assert np.allclose(ours.predict(NEW).mean, theirs.predict(NEW).mean, atol=1e-6)
+    model = sg.GPClassifier(structure="inducing:8", multi_class="softmax", max_evaluations=6).fit(X, CLASSES)
+    assert model.score(X, CLASSES) > 0.7
+    model.fitted_.save(tmp_path / "model")
+    assert np.allclose(sg.load(tmp_path / "model").predict(NEW).mean, model.fitted_.predict(NEW).mean)
+
+
 def test_basis_functions_and_several_targets_go_through():
     both = np.stack([Y, 2 * Y + X[:, 0]], axis=1)
     gp = sg.GP(INNER, NOISE, mean=sg.polynomial(1))
@@ -252,8 +303,12 @@ def test_as_many_inputs_as_rows_are_exact_and_say_so():
         ),
         (lambda: given("power", y=(Y > 0) * 1.0, likelihood=sg.Bernoulli()), "method='power' is for Gaussian observations"),
         (
-            lambda: given(y=np.arange(N) % 3, likelihood=sg.Categorical(3)),
-            r"approximate=Inducing\(array of 8\) cannot be had for several latents",
+            lambda: given(y=np.arange(N) % 3, likelihood=sg.Categorical(3), inference="ep"),
+            "Categorical cannot be had by every method: use inference='laplace', got 'ep'",
+        ),
+        (
+            lambda: given("pitc", y=np.arange(N) % 3, likelihood=sg.Categorical(3)),
+            "method='pitc' is for Gaussian observations: use 'fitc'",
         ),
         (lambda: sg.GP(INNER).condition(X, Y, approximate="inducing:few"), "approximate must be one of"),
         (lambda: sg.Induced(INNER, np.zeros(3)), r"inducing inputs are rows like those of X, \(M, D\), got .* \(3,\)"),

@@ -56,7 +56,7 @@ class ApartConditional(Conditional):
 
     def joint(self, X: Places) -> tuple[Values, Float[Array, "M C M C"]]:
         means, joints = zip(*(one.joint(X) for one in self.parts), strict=True)
-        return jnp.stack(means, axis=1), _apart(jnp.stack(joints))
+        return jnp.stack(means, axis=1), of_each(jnp.stack(joints))
 
     def residuals(self, X: Places, key: Array, n: int) -> Float[Array, "M C n"]:
         keys = jax.random.split(key, len(self.parts))
@@ -68,6 +68,10 @@ class ApartConditional(Conditional):
 
     def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "k k"]]:
         return _total(one.log_det_and_gram() for one in self.parts)
+
+    @property
+    def accuracy(self) -> str | None:
+        return "; ".join(dict.fromkeys(one.accuracy for one in self.parts if one.accuracy)) or None
 
 
 class CoupledCholeskyConditional(Conditional):
@@ -91,7 +95,7 @@ class CoupledCholeskyConditional(Conditional):
 
     def joint(self, X: Places) -> tuple[Values, Float[Array, "M C M C"]]:
         mean, A, B = self._look(X)
-        return mean, _apart(self._own(X, A)) + jnp.einsum("cim,dil->mcld", B, B)
+        return mean, of_each(self._own(X, A)) + jnp.einsum("cim,dil->mcld", B, B)
 
     def residuals(self, X: Places, key: Array, n: int) -> Float[Array, "M C n"]:
         _, A, B = self._look(X)
@@ -104,7 +108,7 @@ class CoupledCholeskyConditional(Conditional):
         return self.factor.log_det, coupled.gram_of(self.sites.shift, mean)
 
     def inverse_parts(self) -> tuple[Float[Array, "N C C"], Float[Array, "N C k"]]:
-        return _inverse_parts(self.sites, *self.at(self.X))
+        return inverse_of_sites(self.sites, *self.at(self.X))
 
     def _own(self, X: Places, A: Float[Array, "C N M"]) -> Float[Array, "C M M"]:
         return _between(self.kernels, X, X) - jnp.swapaxes(A, 1, 2) @ A
@@ -158,7 +162,7 @@ class CoupledKalmanConditional(Conditional):
         explained = eqx.tree_at(lambda c: c.smoothed, self, smoothed).at(X)[0]
         reduction = jnp.reshape(explained, (len(X), C, len(X), C))
         reduction = 0.5 * (reduction + jnp.transpose(reduction, (2, 3, 0, 1)))
-        return self.at(X)[0], _apart(_between(kernels, X, X)) - reduction
+        return self.at(X)[0], of_each(_between(kernels, X, X)) - reduction
 
     def residuals(self, X: Places, key: Array, n: int) -> Float[Array, "M C n"]:
         """A joint prior draw at the old and new places, less what the sites make of it: O(N + M).
@@ -182,7 +186,7 @@ class CoupledKalmanConditional(Conditional):
         return jnp.zeros_like(f).at[order].set(f + missed)[len(self.t) :]
 
     def inverse_parts(self) -> tuple[Float[Array, "N C C"], Float[Array, "N C k"]]:
-        return _inverse_parts(self.sites, *self.at(self.t[:, None]))
+        return inverse_of_sites(self.sites, *self.at(self.t[:, None]))
 
     def _before(self, x: Float[Array, ""]) -> tuple[Float[Array, "D k"], Float[Array, "D D"]]:
         """Mean and covariance of the state at a place before the first observation."""
@@ -319,12 +323,12 @@ def _between(kernels: tuple[Kernel, ...], X: Float[Array, "N D"], Z: Places) -> 
     return jnp.stack(once(lambda kernel: covariance(kernel, X, Z), kernels))
 
 
-def _apart(blocks: Float[Array, "C M M"]) -> Float[Array, "M C M C"]:
+def of_each(blocks: Float[Array, "C M M"]) -> Float[Array, "M C M C"]:
     """The covariance of latents that know nothing of each other."""
     return jnp.einsum("cml,cd->mcld", blocks, jnp.eye(len(blocks)))
 
 
-def _inverse_parts(sites: Sites, mean: Values, spread: Float[Array, "N C C"]) -> tuple[Array, Array]:
+def inverse_of_sites(sites: Sites, mean: Values, spread: Float[Array, "N C C"]) -> tuple[Array, Array]:
     """Π − ΠΣΠ at every place and α, from what the sites leave there."""
     P = full(sites.precision)
     return P - P @ spread @ P, sites.shift - times(sites.precision, mean)

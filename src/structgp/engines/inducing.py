@@ -52,6 +52,12 @@ def rule_of(method: str, power: float) -> Rule:
     return known.get(method, Rule(0.0, False))
 
 
+def accuracy_of(count: int, method: str, power: float, error: float) -> str:
+    """How right a number of inducing inputs are by a method, in words."""
+    share = f" {power:g}" if method == "power" else ""
+    return f"approximate ({count} inducing inputs, {method}{share}; covariance error ≤ {error:.2g})"
+
+
 class InducingConditional(Conditional):
     """A process given sites, through its values at inducing inputs."""
 
@@ -111,9 +117,7 @@ class InducingConditional(Conditional):
 
     @property
     def accuracy(self) -> str:
-        share = f" {self.power:g}" if self.method == "power" else ""
-        error = float(self.covariance_error)
-        return f"approximate ({self.root.shape[0]} inducing inputs, {self.method}{share}; covariance error ≤ {error:.2g})"
+        return accuracy_of(self.root.shape[0], self.method, self.power, float(self.covariance_error))
 
     def _seen(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "F M"], Through]:
         of = self._through(X, part)

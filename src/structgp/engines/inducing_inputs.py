@@ -22,7 +22,9 @@ from ..structure.low_rank import Through, in_units, placed
 from .approximation import NAMED, Approximation
 from .base import Engine, not_concave
 from .cholesky import Cholesky, SignedCholesky
+from .independent import IndependentCholesky
 from .inducing import METHODS, InducingEngine
+from .inducing_several import side_by_side_of
 
 PLACES = ("k-means", "conditional-variance", "random", "ivm")
 ROUNDING = 1e-13  # of the largest number of a column: what its spread is made of when the column is constant
@@ -53,6 +55,7 @@ class Inducing(Approximation):
     place: str = eqx.field(static=True, default="k-means")
     learn: Any = eqx.field(static=True, default=None)
     structure: ClassVar[str] = InducingEngine.structure
+    latents: ClassVar[bool] = True
 
     def __check_init__(self) -> None:
         for name, known in (("method", ("auto", *METHODS, "subset")), ("place", PLACES)):
@@ -81,6 +84,8 @@ class Inducing(Approximation):
 
     def engine(self, model: Model, inference: str | None = None) -> Engine:
         method = self.method
+        if method == "subset" and model.likelihood.latents > 1:
+            return IndependentCholesky()
         if method == "subset":
             return SignedCholesky() if not_concave(model) else Cholesky()
         if method == "auto":
@@ -93,7 +98,8 @@ class Inducing(Approximation):
             raise ValueError(
                 f"Inducing: inference={inference!r} does not settle on method='vfe': use 'fitc', or inference='variational'"
             )
-        return InducingEngine(method, float(self.power), self.place if isinstance(self.inputs, int) else "", self.learn)
+        one = InducingEngine(method, float(self.power), self.place if isinstance(self.inputs, int) else "", self.learn)
+        return one if model.likelihood.latents == 1 else side_by_side_of(one, model.likelihood.latents)
 
     def needless(self, inputs: Inputs) -> str:
         if not isinstance(self.inputs, int) or self.inputs < len(inputs) + (self.method == "subset"):
@@ -148,7 +154,7 @@ def _check_array(inputs: np.ndarray) -> None:
 def place_among(model: Model, X: np.ndarray, count: int, how: str, data: Data | None = None, seed: int = 0) -> Kernel:
     """The kernel of a model with at most so many inducing inputs among rows, all different, in its present units."""
     rows = np.random.default_rng(seed).permutation(len(X))[:MOST_ROWS]
-    told = None if data is None else _told(model, X, data, rows)
+    told = None if data is None or model.likelihood.latents > 1 else _told(model, X, data, rows)
     return placed(model.kernel, X, lambda kernel, seen: _some(kernel, np.asarray(seen)[rows], count, how, told))
 
 

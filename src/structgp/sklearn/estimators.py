@@ -395,7 +395,9 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
             self._fit_each(self._standardised(X), codes)
             return self
         likelihood = Categorical(classes=len(self.classes_)) if several else Bernoulli(link=self.link)
-        mean: Any = None if several else self._level()
+        mean: Any = self._level()
+        if several and mean is not None:
+            mean = ConstantMean(np.zeros(len(self.classes_)))
         self._fit(GP(self._kernel(), likelihood, mean), self._standardised(X), codes.astype(float), inference=self.inference)
         return self
 

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from ..inputs.layouts import Inputs
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
+from ..kernels.independent import IndependentKernels
 from ..kernels.induced import Induced
 from ..kernels.stationary import Radial
 from ..kernels.views import On, Project, Warp
@@ -167,7 +168,7 @@ def _together(kernels: tuple[Kernel, ...], X: Any) -> Any:
 
 
 @singledispatch
-def placed(kernel: Kernel, X: Float[np.ndarray, "N D"], place: Callable[[Kernel, np.ndarray], np.ndarray]) -> Kernel:
+def placed(kernel: Any, X: Float[np.ndarray, "N D"], place: Callable[[Kernel, np.ndarray], np.ndarray]) -> Any:
     """The kernel with inducing inputs where `place` puts them among rows as it sees them, inside of views; on the host."""
     return Induced(kernel, place(kernel, X))
 
@@ -175,6 +176,11 @@ def placed(kernel: Kernel, X: Float[np.ndarray, "N D"], place: Callable[[Kernel,
 @placed.register
 def _(kernel: Induced, X: Float[np.ndarray, "N D"], place: Callable[[Kernel, np.ndarray], np.ndarray]) -> Kernel:
     return kernel.replace(inputs=place(kernel.kernel, X))
+
+
+@placed.register
+def _(kernel: IndependentKernels, X: Float[np.ndarray, "N D"], place: Callable[[Kernel, np.ndarray], np.ndarray]) -> Any:
+    return IndependentKernels(tuple(placed(one, X, place) for one in kernel.kernels))
 
 
 @placed.register
