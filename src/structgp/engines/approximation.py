@@ -33,7 +33,7 @@ class Approximation(eqx.Module):
         """The model that the algorithm runs on: the given one, unless the approximation has parameters of its own."""
         return model
 
-    def rows(self, inputs: Inputs, data: Data | None = None) -> tuple[Inputs, Data | None]:
+    def rows(self, model: Model, inputs: Inputs, data: Data | None = None) -> tuple[Inputs, Data | None]:
         """The places and observations that are used at all: most use all of them."""
         return inputs, data
 

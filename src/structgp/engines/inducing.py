@@ -6,7 +6,7 @@ methods (`linalg.features.low_rank` has the algebra):
 - "sor", "dtc", "nystrom": it is dropped; of new places all but "sor" keep it;
 - "vfe": it is charged for, which makes the evidence a lower bound (Titsias);
 - "fitc": it is noise of its own at every place (Snelson and Ghahramani's pseudo-inputs, generalised FITC for any factors);
-- "pitc": it is noise that is shared within groups of rows near each other (`engines.pitc`);
+- "pitc": it is noise that is shared within groups of rows near each other (`engines.pitc`), and by "pic" with new places too;
 - "power": a part is noise and the rest is charged for (Bui, Yan and Turner's power expectation propagation).
 
 K lies between Q and Q + tr(K − Q) I, which gives the interval [lower, upper] of the log evidence.
@@ -43,7 +43,8 @@ from .inducing_host import InducingOnHost
 from .machine import Work
 from .woodbury import Evidence, Weighed
 
-METHODS = ("power", "vfe", "fitc", "pitc", "dtc", "nystrom", "sor")
+METHODS = ("power", "vfe", "fitc", "pitc", "pic", "dtc", "nystrom", "sor")
+GROUPED = ("pitc", "pic")
 
 
 def rule_of(method: str, power: float) -> Rule:
@@ -81,7 +82,7 @@ class InducingConditional(Conditional):
         self, X: Float[Array, "M D"], order: int, dim: int, part: int | None = None
     ) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         def one(x: Float[Array, " D"]) -> Float[Array, " F"]:
-            of = self._through(x[None], part)
+            of = self.through(x[None], part)
             return jax.vmap(lambda z: of.kernel.between(of.X[0], z))(of.inputs)
 
         kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
@@ -99,7 +100,7 @@ class InducingConditional(Conditional):
 
     def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         structure = LowRank(self.kernel, self.X, len(self.root))
-        if self.method == "pitc":
+        if self.method in GROUPED:
             return pitc.inverse_parts(structure, self.root, self.weighed, self.sites)
         rows, s, f = at_rows(structure, self.root, self.weighed, self.sites, rule_of(self.method, self.power))
         return rows.e - rows.e**2 * s, rows.g - rows.e[:, None] * f
@@ -120,10 +121,11 @@ class InducingConditional(Conditional):
         return accuracy_of(self.root.shape[0], self.method, self.power, float(self.covariance_error))
 
     def _seen(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "F M"], Through]:
-        of = self._through(X, part)
+        of = self.through(X, part)
         return solve_lower(self.root, of.cross().T, len(self.root)), of
 
-    def _through(self, X: Float[Array, "M D"], part: int | None) -> Through:
+    def through(self, X: Float[Array, "M D"], part: int | None) -> Through:
+        """The kernel, or one term of it, and new places as it sees them."""
         of: Any = through(self.kernel, X)
         return of if part is None else of._replace(kernel=of.kernel.terms[part])
 
@@ -222,10 +224,10 @@ class InducingEngine(Engine):
         return low_rank(kernel, inputs)
 
     def on_host(self, model: Model, inputs: Inputs, data: Data) -> InducingOnHost | None:
-        return None if self.method == "pitc" else InducingOnHost(model, inputs, data, self.rule)
+        return None if self.method in GROUPED else InducingOnHost(model, inputs, data, self.rule)
 
     def log_det_and_gram(self, structure: LowRank, sites: Sites) -> Evidence:
-        if self.method == "pitc":
+        if self.method in GROUPED:
             return pitc.log_det_and_gram(structure, sites)
         t = sites.shift if sites.natural else sites.targets
         arguments = crossing(structure.kernel), structure.rows(), structure.among(), sites.precision, t
@@ -240,9 +242,10 @@ class InducingEngine(Engine):
         variance = s / rows.q**2 + (rows.d / rows.q if self.rule.charged else 0.0)
         return Marginals(mean, variance, given.log_det, gram)
 
-    def condition(self, structure: LowRank, sites: Sites) -> InducingConditional:
+    def condition(self, structure: LowRank, sites: Sites) -> Conditional:
         L = jnp.linalg.cholesky(structure.among())
-        given, gram = pitc.weighed(structure, L, sites) if self.method == "pitc" else weighed(structure, L, sites, self.rule)
+        apart = self.method not in GROUPED
+        given, gram = weighed(structure, L, sites, self.rule) if apart else pitc.weighed(structure, L, sites)
         white, blocks = structure.white(L)
 
         def explained(block: Any) -> tuple[Array, Array]:
@@ -255,4 +258,5 @@ class InducingEngine(Engine):
         logs = jnp.zeros(()) if sites.natural else log_sum(sites.precision)
         bounds = None if sites.natural else _bounds(structure, L, sites, jnp.sum(left_out))
         kernel, X = structure.kernel, structure.X
-        return InducingConditional(kernel, X, sites, L, given, gram, logs, error, bounds, self.method, self.power)
+        whole = InducingConditional(kernel, X, sites, L, given, gram, logs, error, bounds, self.method, self.power)
+        return pitc.PicConditional.of(whole, structure, L, sites) if self.method == "pic" else whole

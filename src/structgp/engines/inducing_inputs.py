@@ -23,7 +23,7 @@ from .approximation import NAMED, Approximation
 from .base import Engine, not_concave
 from .cholesky import Cholesky, SignedCholesky
 from .independent import IndependentCholesky
-from .inducing import METHODS, InducingEngine
+from .inducing import GROUPED, METHODS, InducingEngine
 from .inducing_several import side_by_side_of
 
 PLACES = ("k-means", "conditional-variance", "random", "ivm")
@@ -40,9 +40,10 @@ class Inducing(Approximation):
     """Values of f at a few inducing inputs stand for all of it: O(NM²) for M of them, by ``approximate=Inducing(500)``.
 
     `inputs` is their number, or an array (M, D) of them. `method` is "power" (what they leave out of the variance is in part
-    noise and in part charged for; `power` is that part), "vfe" (a lower bound of the evidence), "fitc", "pitc", "dtc",
-    "nystrom", "sor", or "subset" (the exact process of so many rows, drawn at random); "auto" takes "power" for Gaussian
-    observations, "fitc" for EP and Laplace and "vfe" for the variational bound.
+    noise and in part charged for; `power` is that part), "vfe" (a lower bound of the evidence), "fitc", "pitc", "pic",
+    "dtc", "nystrom", "sor", or "subset" (the exact process of so many rows, drawn at random, or by ``place="ivm"`` those that
+    tell most: the informative vector machine); "auto" takes "power" for Gaussian observations, "fitc" for EP and Laplace and
+    "vfe" for the variational bound.
 
     `place` says where they are put: "k-means" (in units of the lengthscales, the best in many columns), "conditional-variance",
     "ivm" (rows that tell most of f, the informative vector machine) or "random". `learn` moves them with the other parameters,
@@ -70,12 +71,14 @@ class Inducing(Approximation):
             if self.method == "subset":
                 raise ValueError("Inducing: method='subset' takes a number of rows: pass the rows themselves as X and y")
 
-    def rows(self, inputs: Inputs, data: Data | None = None) -> tuple[Inputs, Data | None]:
+    def rows(self, model: Model, inputs: Inputs, data: Data | None = None) -> tuple[Inputs, Data | None]:
         if self.method != "subset" or self.needless(inputs):
             return inputs, data
         N, count = len(inputs), self.inputs if isinstance(self.inputs, int) else 0
         seen = np.arange(N) if data is None else np.flatnonzero(data.seen)
         some = np.sort(np.random.default_rng(0).permutation(seen)[:count])
+        if self.place == "ivm" and data is not None and model.likelihood.latents == 1:
+            some = np.sort(_informative_rows(model, np.asarray(inputs.points), data, seen, count))
         pick = lambda values: np.asarray(values)[some] if np.ndim(values) and len(values) == N else values
         return as_inputs(np.asarray(inputs.points)[some]), None if data is None else jax.tree.map(pick, data)
 
@@ -90,7 +93,7 @@ class Inducing(Approximation):
             return SignedCholesky() if not_concave(model) else Cholesky()
         if method == "auto":
             method = "power" if inference is None else PAIRED[inference]
-        elif inference is not None and method in ("power", "pitc"):
+        elif inference is not None and method in ("power", *GROUPED):
             raise ValueError(
                 f"Inducing: method={method!r} is for Gaussian observations: use 'fitc', or 'vfe' with inference='variational'"
             )
@@ -156,6 +159,14 @@ def place_among(model: Model, X: np.ndarray, count: int, how: str, data: Data | 
     rows = np.random.default_rng(seed).permutation(len(X))[:MOST_ROWS]
     told = None if data is None or model.likelihood.latents > 1 else _told(model, X, data, rows)
     return placed(model.kernel, X, lambda kernel, seen: _some(kernel, np.asarray(seen)[rows], count, how, told))
+
+
+@double_precision
+def _informative_rows(model: Model, X: np.ndarray, data: Data, seen: np.ndarray, count: int) -> np.ndarray:
+    """The rows that tell most of f, one after the other, at the present parameters."""
+    rows = np.random.default_rng(0).permutation(seen)[:MOST_ROWS]
+    some, prior = X[rows], np.asarray(variances(model.kernel, jnp.asarray(X[rows])))
+    return rows[informative(lambda i: _column(model.kernel, some, some[i]), prior, _told(model, X, data, rows), count)]
 
 
 def _some(kernel: Kernel, X: np.ndarray, count: int, how: str, told: Any) -> np.ndarray:

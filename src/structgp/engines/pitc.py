@@ -2,6 +2,13 @@
 
 Rows that are near each other form groups. With Δ = K − VᵀV within each, S = √W and G = I + SΔS = L Lᵀ, the rows U = L⁻¹SVᵀ and
 the values L⁻¹ST are seen with unit noise, so that all else is as if nothing had been left out, and log|G| is added.
+
+Of a new place that belongs to a group as well (PIC), the covariances with the rows of its group are right. With r what V and φ
+leave out of them, s = L⁻¹Sr and z = φ − Uᵀs,
+
+    mean = φᵀm + sᵀ(L⁻¹ST − Um),   variance = k − φᵀφ − sᵀs + zᵀA⁻¹z,
+
+and new places of one group have covariances likewise, those of two only through φ and z.
 """
 
 from __future__ import annotations
@@ -15,10 +22,12 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Int
 
 from ..linalg.dense.cholesky import log_sum
-from ..linalg.dense.identity_plus import log_det_and_forms
+from ..linalg.dense.identity_plus import log_det_and_forms, solve_lower
+from ..posterior import Conditional
 from ..sites import Sites
-from ..structure.dense import covariance
-from ..structure.low_rank import LowRank, through
+from ..structure.dense import covariance, variances
+from ..structure.low_rank import LowRank, Through, through
+from .base import draw
 from .woodbury import Evidence, Weighed
 
 
@@ -106,3 +115,80 @@ def inverse_parts(structure: LowRank, L: Array, given: Weighed, sites: Sites) ->
     diagonal, alpha = jax.lax.map(of_group, (groups.X, groups.w, groups.T))
     back = jnp.argsort(groups.rows.reshape(-1))[: len(structure.X)]
     return diagonal.reshape(-1)[back], alpha.reshape(-1, alpha.shape[-1])[back]
+
+
+class PicConditional(Conditional):
+    """Inducing inputs with groups of rows, to which new places belong as well: that of the nearest centre."""
+
+    whole: Any  # the process through inducing inputs alone
+    X: Float[Array, "G n D"]
+    white: Float[Array, "G n n"]
+    U: Float[Array, "G n M"]
+    residual: Float[Array, "G n C"]
+    centre: Float[Array, "G D"]
+    scale: Float[Array, " D"]
+
+    @classmethod
+    def of(cls, whole: Any, structure: LowRank, L: Array, sites: Sites) -> PicConditional:
+        """With all that is to be known of the groups at hand: N(2M) numbers."""
+        groups, mean = grouped(structure.X, sites, structure.size), whole.weighed.mean()
+
+        def of_group(group: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            U, t, white, _ = _seen(structure, L, *group)
+            return white, U, t - U @ mean
+
+        white, U, residual = jax.lax.map(of_group, (groups.X, groups.w, groups.T))
+        spread = jnp.std(structure.X, axis=0)
+        return cls(whole, groups.X, white, U, residual, jnp.mean(groups.X, axis=1), jnp.where(spread > 0, spread, 1.0))
+
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
+        mean, phi, s, z, of = self._look(X, part)
+        rest = jnp.maximum(variances(of.kernel, of.X) - jnp.sum(phi * phi, axis=0) - jnp.sum(s * s, axis=1), 0.0)
+        return mean, rest + jnp.sum(self.whole.weighed.roots(z) ** 2, axis=0)
+
+    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+        mean, phi, s, z, of = self._look(X, None)
+        group, V = self._group(X), self.whole.weighed.roots(z)
+        rest = covariance(of.kernel, of.X, of.X) - phi.T @ phi - s @ s.T
+        return mean, jnp.where(group[:, None] == group, rest, 0.0) + V.T @ V
+
+    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
+        return draw(self.joint(X)[1], key, n)
+
+    def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
+        return self.whole.inverse_parts()
+
+    def log_det_and_gram(self) -> Evidence:
+        return self.whole.log_det_and_gram()
+
+    @property
+    def accuracy(self) -> str | None:
+        return self.whole.accuracy
+
+    @property
+    def bounds(self) -> Any:
+        return self.whole.bounds
+
+    @property
+    def row_size(self) -> int:
+        return 3 * self.U.shape[1] + 3 * self.U.shape[2]
+
+    def _group(self, X: Float[Array, "M D"]) -> Int[Array, " M"]:
+        away = (X[:, None] - self.centre) / self.scale
+        return jnp.argmin(jnp.sum(away * away, axis=-1), axis=1)
+
+    def _look(self, X: Float[Array, "M D"], part: int | None) -> tuple[Array, Array, Array, Array, Through]:
+        """Means, φ, s and z of new places, and the kernel with these as it sees them."""
+        root = self.whole.root
+        of = self.whole.through(X, part)
+        phi = solve_lower(root, of.cross().T, len(root))
+
+        def one(given: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            x, phi, group = given
+            near, there = self.whole.through(self.X[group], part), self.whole.through(x[None], part)
+            white, U = self.white[group], self.U[group]
+            s = white @ covariance(near.kernel, near.X, there.X)[:, 0] - U @ phi
+            return s, phi - U.T @ s, phi @ self.whole.weighed.mean() + s @ self.residual[group]
+
+        s, z, mean = jax.lax.map(one, (X, phi.T, self._group(X)))
+        return mean, phi, s, z.T, of

@@ -340,7 +340,7 @@ class GP(Parametrised):
             approximation.check(self, structure)
             gp = self
             if not approximation.needless(inputs):
-                inputs, data = approximation.rows(inputs, data)
+                inputs, data = approximation.rows(self, inputs, data)
                 gp = approximation.applied(self, inputs, data)
             return gp, inputs, data, plan(gp, inputs, structure, approximation, data, name)
         grid = self._grid(inputs)

@@ -20,7 +20,7 @@ from jax.scipy.linalg import solve_triangular
 from .._types import double_precision
 from ..engines.approximation import Approximation
 from ..engines.basis import integrate, sites_of
-from ..engines.inducing import InducingConditional, InducingEngine
+from ..engines.inducing import GROUPED, InducingConditional, InducingEngine
 from ..engines.inducing_inputs import NOVEL, Inducing, more_inputs, place_among
 from ..engines.woodbury import Weighed
 from ..inputs.layouts import as_inputs
@@ -137,7 +137,7 @@ class InducingStream(Result):
 
 def stream_through_inputs(gp: Any, approximation: Approximation) -> InducingStream:
     """A stream that has seen nothing yet."""
-    if not isinstance(approximation, Inducing) or approximation.method in ("pitc", "subset"):
+    if not isinstance(approximation, Inducing) or approximation.method in (*GROUPED, "subset"):
         raise ValueError(
             f"approximate={approximation} cannot be streamed: take Inducing(200), by 'power', 'vfe', 'fitc' or 'dtc'"
         )

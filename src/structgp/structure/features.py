@@ -23,10 +23,12 @@ from jaxtyping import Array, Float
 from .._types import Point, Scalar
 from ..inputs.layouts import Inputs
 from ..kernels.algebra import Kernel, Scaled, Sum
+from ..kernels.finite import DiscreteConvolution, FourierFeatures
 from ..kernels.nonstationary import Constant, Linear, Polynomial
 from ..kernels.views import On, Project
 from ..linalg.features.totals import Totals, in_blocks, visited
 from .base import No, Structure
+from .dense import covariance
 
 MOST_MONOMIALS = 3000
 HELD = 2**26  # numbers: up to so many, the features of all rows are kept while sites are searched for
@@ -185,6 +187,36 @@ class Monomials(FeatureMap):
         return self.scale[:, None] * jnp.prod(chosen, axis=1)
 
 
+class Bumps(FeatureMap):
+    """What a kernel makes of rows and each of a few centres."""
+
+    kernel: Kernel
+    centres: Float[Array, "F D"]
+    scale: Float[Array, " F"]
+
+    @property
+    def size(self) -> int:
+        return self.centres.shape[0]
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "F N"]:
+        return self.scale[:, None] * covariance(self.kernel, self.centres, X)
+
+
+class Waves(FeatureMap):
+    """Cosines and sines of given frequencies."""
+
+    frequencies: Float[Array, "W D"]
+    scale: Float[Array, ""]
+
+    @property
+    def size(self) -> int:
+        return 2 * self.frequencies.shape[0]
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "F N"]:
+        angle = self.frequencies @ X.T
+        return self.scale * jnp.concatenate([jnp.cos(angle), jnp.sin(angle)])
+
+
 class Stacked(FeatureMap):
     """The functions of several terms, which are independent."""
 
@@ -276,6 +308,20 @@ def _(kernel: Polynomial, X: Float[Array, "N D"]) -> FeatureMap | No:
     ways = np.array([math.factorial(p) / math.prod(math.factorial(power) for power in row) for row in counts])
     scale = jnp.sqrt(kernel.variance * ways) * jnp.asarray(kernel.offset) ** (0.5 * counts[:, -1])
     return Monomials(scale, tuple(tuple(int(power) for power in row[:-1]) for row in counts))
+
+
+@features_of.register
+def _(kernel: DiscreteConvolution, X: Float[Array, "N D"]) -> FeatureMap:
+    jax.eval_shape(kernel.between, X[0], X[0])  # which refuses another number of columns
+    centres = jnp.asarray(kernel.centres)
+    return Bumps(kernel.kernel, centres, jnp.broadcast_to(jnp.sqrt(jnp.asarray(kernel.variance)), centres.shape[:1]))
+
+
+@features_of.register
+def _(kernel: FourierFeatures, X: Float[Array, "N D"]) -> FeatureMap:
+    jax.eval_shape(kernel.between, X[0], X[0])
+    waves = jnp.asarray(kernel.frequencies) / jnp.asarray(kernel.lengthscale)
+    return Waves(waves, jnp.sqrt(jnp.reshape(kernel.variance, ()) / len(waves)))
 
 
 @features_of.register
