@@ -26,7 +26,7 @@ class Density(Objective):
     """log p(y | θ) + log p(θ) of an objective, with p(θ) a density of θ that beliefs make proper."""
 
     def __init__(self, objective: Objective, beliefs: WeakBeliefs) -> None:
-        super().__init__(objective.model, objective.evidence, objective.grain, objective._many)
+        super().__init__(objective.model, objective.evidence, objective.grain, objective._many, together=objective.together)
         self.beliefs = beliefs
         self._normal = bool(np.all(beliefs.ours)) and not self._believed
         self._values = objective.evidences

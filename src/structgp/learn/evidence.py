@@ -29,13 +29,16 @@ FEW, MANY = 16, 128  # θ in one computation without gradients
 
 
 class GaussianEvidence:
-    """log p(y | θ) of Gaussian observations and its gradient, for one model, one set of data and one engine."""
+    """log p(y | θ) of Gaussian observations and its gradient, for one model, one set of data and one engine.
 
-    def __init__(self, model: Model, inputs: Inputs, data: Data, engine: Engine) -> None:
-        self.inputs, self.data = inputs, data
+    With `together` so many θ always go into one compiled computation, which pays for small matrices.
+    """
+
+    def __init__(self, model: Model, inputs: Inputs, data: Data, engine: Engine, together: int = 0) -> None:
+        self.inputs, self.data, self._together = inputs, data, together
         with jax.enable_x64(True):  # on the device once, not at every evaluation
             self._model, self._inputs, self._data = jax.device_put((model, inputs, data))
-            on_cpu = jax.default_backend() == "cpu"
+            on_cpu = jax.default_backend() == "cpu" and not together
             self._on_host = engine.on_host(self._model, self._inputs, self._data) if on_cpu else None
         self._at, self._tuned = FreeMap(model), engine.tuned  # looked up once: an evaluation may be short
         with jax.enable_x64(True):
@@ -44,6 +47,9 @@ class GaussianEvidence:
             self._parts = [dataclasses.replace(part, X=X) for part in jax.device_put(parts)] if len(parts) > 1 else []
 
     def __call__(self, theta: np.ndarray) -> tuple[Any, Any]:
+        if self._together:
+            value, gradient = self.many(np.asarray(theta)[None])
+            return value[0], gradient[0]
         way = self._on_host or (self._by_parts if self._parts else self._by_autodiff)
         return jax.device_get(way(theta))
 
@@ -58,7 +64,11 @@ class GaussianEvidence:
         for engine in dict.fromkeys(engines):
             rows = [s for s, own in enumerate(engines) if own == engine]
             arguments = (self._model, self._inputs, self._data, engine)
-            values[rows], gradients[rows] = jax.device_get(_values_and_gradients(thetas[rows], *arguments))
+            size = self._together or len(rows)
+            for at in range(0, len(rows), size):
+                piece = rows[at : at + size]
+                found = jax.device_get(_values_and_gradients(filled(thetas[piece], size), *arguments))
+                values[piece], gradients[piece] = (part[: len(piece)] for part in found)
         return values, gradients
 
     def values(self, thetas: Float[np.ndarray, "S P"]) -> np.ndarray:

@@ -41,7 +41,7 @@ class Objective:
     """The log evidence of one model on one set of data and the log prior of its parameters, as functions of θ.
 
     `evidence_of_many` evaluates several θ (S, P) in one computation, where a model can, and `evidences` gives the log evidences
-    alone. `grain` is how much of a log evidence is left to chance: climbing does not go after less.
+    alone. `together` says that several θ are better looked at in one computation than one by one. `grain` is how much of a log evidence is left to chance: climbing does not go after less.
     """
 
     def __init__(
@@ -51,8 +51,9 @@ class Objective:
         grain: float = 0.0,
         evidence_of_many: Evidence | None = None,
         evidences: Callable[[np.ndarray], np.ndarray] | None = None,
+        together: bool = False,
     ) -> None:
-        self.model, self.evidence, self.grain = model, evidence, grain
+        self.model, self.evidence, self.grain, self.together = model, evidence, grain, together
         self._many = evidence_of_many or self._one_by_one
         self.evidences = evidences or (lambda thetas: np.asarray(self._many(thetas)[0]))
         self._believed = any(leaf.prior is not None for leaf in leaves(model))
@@ -76,6 +77,10 @@ class Objective:
         values, gradients = (np.asarray(part) for part in self._many(thetas))
         priors = [self._prior(theta) for theta in thetas]
         return Terms(values, gradients, *(np.stack(part) for part in zip(*priors, strict=True)))
+
+    def gradients(self, thetas: Float[Any, "S P"]) -> Float[np.ndarray, "S P"]:
+        """The gradients of log p(y | θ) + log p(θ) at several θ."""
+        return self.many(thetas).summed()[1] if self.together else np.stack([self(theta)[1] for theta in thetas])
 
     @double_precision
     def log_volume(self, theta: Float[Any, " P"]) -> float:

@@ -4,7 +4,8 @@ With φ and Φ the density and the distribution function, the inverse Mills rati
 
     (log Φ)′ = r,   r′ = −r e,   e′ = 1 − r e.
 
-Far to the left r → −z and e → −1/z, so e is computed by itself. The rational approximations of exp(x²) erfc(x) are those of
+Far to the left r → −z and e → −1/z, so e is computed by itself. The mean of max(0, z + ε), ε standard normal, is φ + zΦ = Φ e, and
+the derivative of its logarithm 1/e. The rational approximations of exp(x²) erfc(x) are those of
 W. J. Cody, "Rational Chebyshev approximations for the error function", Mathematics of Computation 23 (1969), good to 1e-16.
 """
 
@@ -94,6 +95,14 @@ def log_scaled_tail(x: Any) -> Any:
     return jnp.where(x > 0, jnp.log(0.5 * scaled_erfc(root * jnp.maximum(x, 0.0))), tails(-x)[0] + 0.5 * x**2)
 
 
+@jax.custom_jvp
+def log_mean_excess(z: Any) -> Any:
+    """log E max(0, z + ε), ε standard normal: log(φ(z) + z Φ(z)) without the cancellation."""
+    log_cdf, _, e = tails(z)
+    return log_cdf + jnp.log(e)
+
+
+log_mean_excess.defjvps(lambda tangent, _, z: tangent / excess(z))
 log_scaled_tail.defjvps(lambda tangent, _, x: -tangent * excess(-x))
 log_ndtr.defjvps(lambda tangent, _, z: tangent * inverse_mills(z))
 inverse_mills.defjvps(lambda tangent, value, z: -tangent * value * excess(z))

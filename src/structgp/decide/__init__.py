@@ -1,0 +1,1 @@
+"""What should be measured next: optimisation, gradients and integrals with few evaluations."""
