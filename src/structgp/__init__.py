@@ -109,6 +109,9 @@ _WHERE = {
     "models.labels": ["AdditiveLabels", "ProjectionPursuitLabels"],
     "sklearn.detector": ["ChangePointDetector"],
     "files": ["load"],
+    "decide.space": ["Space", "integer", "log"],
+    "decide.optimise": ["Optimiser", "Optimum", "maximise", "minimise"],
+    "decide.rules": ["Adaptive", "Bounded", "NoGain", "SmallEI", "Target"],
     "sklearn.estimators": ["GPClassifier", "GPCountRegressor", "GPRegressor"],
     "sklearn.additive": [
         "AdditiveGPClassifier",

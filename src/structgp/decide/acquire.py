@@ -8,8 +8,8 @@ seen, u = (b − m)/s:
     ucb        √β s − m                                              the best that can be hoped for
 
 Logarithms keep their slope where improvements are rare. Members are averaged before the logarithm; each has its own b, the
-least of its posterior means where something was measured: of exact measurements the best one, of noisy ones no lucky one. Outcomes
-that must stay within limits, and runs that may fail, multiply what is gained by the probability that all goes well. "thompson"
+least of its posterior means where something was measured: of exact measurements the best one, of noisy ones no lucky one.
+Outcomes that must stay within limits, and runs that may fail, multiply what is gained by the probability that all goes well. "thompson"
 is a draw of f itself, and is made elsewhere.
 """
 
@@ -56,7 +56,9 @@ class Outcome(eqx.Module):
         above, below = log_ndtr((m - _finite(self.low)) / s), log_ndtr((_finite(self.high) - m) / s)
         above, below = jnp.where(jnp.isfinite(self.low), above, 0.0), jnp.where(jnp.isfinite(self.high), below, 0.0)
         # Φ(b) − Φ(a) = Φ(b) + Φ(−a) − 1; at least one half of it is near one unless both ends are far within s
-        both = above + jnp.log(jnp.maximum(-jnp.expm1(jnp.minimum(jnp.log1p(-jnp.exp(jnp.minimum(below, -1e-12))) - above, -1e-12)), 1e-300))
+        both = above + jnp.log(
+            jnp.maximum(-jnp.expm1(jnp.minimum(jnp.log1p(-jnp.exp(jnp.minimum(below, -1e-12))) - above, -1e-12)), 1e-300)
+        )
         inside = jnp.where(jnp.isfinite(self.low) & jnp.isfinite(self.high), both, above + below)
         return jax.nn.logsumexp(self.belief.log_weights[:, None] + inside, axis=0)
 
@@ -83,8 +85,8 @@ class View(eqx.Module):
 
     def log_feasible(self, X: Float[Array, "M D"]) -> Float[Array, " M"]:
         """log P(all limits are met and nothing fails)."""
-        parts = [part.log_probability(X) for part in (*self.outcomes, *self.failures)]
-        return sum(parts, start=jnp.zeros(len(X)))
+        limited: list[Any] = [*self.outcomes, *self.failures]
+        return sum((part.log_probability(X) for part in limited), start=jnp.zeros(len(X)))
 
     def value(self, X: Float[Array, "M D"], rule: str) -> Float[Array, " M"]:
         """What measurements at the rows of X are worth."""
@@ -96,7 +98,11 @@ class View(eqx.Module):
         if rule == "ucb":
             gain = jnp.sum(jnp.exp(log_w) * (self.bonus * s - m), axis=0)
             # logarithms of probabilities cannot be added to it; a bound that falls to the worst with them can
-            worst = jnp.min(jnp.sum(jnp.exp(log_w) * (best - 3.0 * jnp.sqrt(jnp.concatenate([b.scale for b in self.beliefs]))[:, None]), axis=0))
+            worst = jnp.min(
+                jnp.sum(
+                    jnp.exp(log_w) * (best - 3.0 * jnp.sqrt(jnp.concatenate([b.scale for b in self.beliefs]))[:, None]), axis=0
+                )
+            )
             feasible = self.log_feasible(X)
             return jnp.where(self.any_good, worst + (gain - worst) * jnp.exp(feasible), feasible) if self.limited else gain
         gains = log_w + (log_ndtr(u) if rule == "pi" else jnp.log(s) + log_mean_excess(u))

@@ -14,15 +14,16 @@ from jaxtyping import Float
 
 from .._types import double_precision, whole
 from ..background import Early
-from ..likelihoods.labels import Bernoulli
 from ..kernels.stationary import Matern52
 from ..learn.peak import normalised
+from ..likelihoods.labels import Bernoulli
 from ..parameters.priors import LogNormal
-from ..parameters.tree import as_numpy, learned as with_note, with_free
+from ..parameters.tree import as_numpy, with_free
+from ..parameters.tree import learned as with_note
 from ..posterior import Result
 from ..process.gp import GP
 from ..process.mixture import FittedMixture
-from . import acquire, surrogate
+from . import acquire
 from .acquire import Belief, Failure, Outcome, View
 from .rules import Region, Rule, box_around
 from .search import CLIMBERS, LOCAL, SAME, SPREAD, Search, best_of_draw, best_place
@@ -98,8 +99,8 @@ class Optimiser(Result):
     - `constraints`: what is known to be needed of the variables, as text: ``["temp + 2*flow <= 100"]``;
     - `outcome_constraints`: limits of what is measured besides: ``{"cost": (None, 5)}``, told by ``tell(x, y, cost=4.2)``;
     - `region`: `Bounded` or `Adaptive`, to look near the best point only;
-    - `model`: a kernel on the unit cube, by default Matern52 with a lengthscale for each variable, or any object with `fit(X, y)`
-      whose result has `members` with `marginals`; `models`: several by name, weighted by their evidence;
+    - `model`: a kernel on the unit cube, by default Matern52 with a lengthscale for each variable, or any object with
+      `fit(X, y)` whose result has `members` with `marginals`; `models`: several by name, weighted by their evidence;
     - `warp`: whether values are bent so that far outliers do not set the scale;
     - `parameters`: "average" over those of the model, or the "best";
     - `initial`: points that fill the space before anything is learned, by default 2D + 1 and at most 20.
@@ -193,7 +194,8 @@ class Optimiser(Result):
         missing = [name for name in self.outcome_constraints if name not in outcomes and not failed]
         if strange or missing:
             known = ", ".join(self.outcome_constraints) or "none"
-            raise ValueError(f"tell: the outcomes with limits are {known}; {', '.join(strange or missing)} {'is not among them' if strange else 'is missing'}")
+            what = f"{', '.join(strange or missing)} {'is not among them' if strange else 'is missing'}"
+            raise ValueError(f"tell: the outcomes with limits are {known}; {what}")
         found = {name: _finite(item, name, "failed=True where it could not be measured") for name, item in outcomes.items()}
         self.history = (*self.history, Evaluation(self.space.point(place), number, found))
         near = [np.max(np.abs(self.space.place(other) - place)) <= SAME for other in self.pending]
@@ -225,7 +227,9 @@ class Optimiser(Result):
         return self.account.expected_gain
 
     def _is_good(self, run: Evaluation) -> bool:
-        return not run.failed and all(low <= run.outcomes[name] <= high for name, (low, high) in self.outcome_constraints.items())
+        return not run.failed and all(
+            low <= run.outcomes[name] <= high for name, (low, high) in self.outcome_constraints.items()
+        )
 
     def _signed(self, value: Any) -> Any:
         """Small values are good inside."""
@@ -256,6 +260,7 @@ class Optimiser(Result):
         self.__dict__["_account"] = dataclasses.replace(self.account, rows=len(self.history), seconds=elapsed)
         return found
 
+    @double_precision
     def predict(self, x: Any) -> tuple[float, float]:
         """Mean and standard deviation of a measurement without noise, in its units."""
         state = self._state()
@@ -265,8 +270,9 @@ class Optimiser(Result):
         return mean, float(np.sqrt(max(np.sum(values[0] * (values[1] - mean) ** 2), 0.0)))
 
     @property
+    @double_precision
     def model(self) -> FittedMixture:
-        """The process averaged over its parameters, of warped values in the unit cube (of several models the most probable one)."""
+        """The process averaged over its parameters, of warped values in the unit cube; of several models the best."""
         state = self._state()
         learned = max((one for one in state.learned if one is not None), key=lambda one: one.draws.evidence.log, default=None)
         if learned is None:
@@ -315,7 +321,9 @@ class Optimiser(Result):
     def _seed(self, pending: int) -> int:
         return int(np.random.SeedSequence([self.seed, len(self.history), pending]).generate_state(1)[0])
 
-    def _thompson(self, view: View, search: Search, center: np.ndarray, taken: np.ndarray, seed: int) -> tuple[np.ndarray, float]:
+    def _thompson(
+        self, view: View, search: Search, center: np.ndarray, taken: np.ndarray, seed: int
+    ) -> tuple[np.ndarray, float]:
         rng = np.random.default_rng(seed)
         shares = np.concatenate([np.exp(np.asarray(belief.log_weights)) for belief in view.beliefs])
         number = int(rng.choice(len(shares), p=shares / shares.sum()))
@@ -341,7 +349,9 @@ class Optimiser(Result):
     def _learn(self, last: _State | None) -> _State:
         done = [run for run in self.history if not run.failed]
         if len(done) < 2:
-            raise ValueError(f"two measurements are needed before anything is believed, and there are {len(done)}: ask and tell first")
+            raise ValueError(
+                f"two measurements are needed before anything is believed, and there are {len(done)}: ask and tell first"
+            )
         y = np.array([self._signed(run.value) for run in done])
         good = np.array([self._is_good(run) for run in done])
         warp = fit_warp(y, self.warp)
@@ -366,7 +376,12 @@ class Optimiser(Result):
             before = None if last is None or last.learned[number] is None else last.learned[number].draws.center  # type: ignore[union-attr]
             learned.append(learn(gp, measured, before, self.members, seed, climbs))
             fitted.append(None)
-        logs = np.array([one.draws.evidence.log if one is not None else float(other.log_evidence) for one, other in zip(learned, fitted, strict=True)])
+        logs = np.array(
+            [
+                one.draws.evidence.log if one is not None else float(other.log_evidence)
+                for one, other in zip(learned, fitted, strict=True)
+            ]
+        )
         weights = normalised(logs)[1] if len(logs) > 1 else np.ones(1)
         outcomes = {}
         for number, name in enumerate(self.outcome_constraints):
@@ -374,10 +389,26 @@ class Optimiser(Result):
             scale = fit_warp(values, False)
             rows = Measured.filled(X, scale(values), np.zeros(len(y)), capacity)
             before = last.outcomes[name][1].draws.center if last is not None and name in last.outcomes else None
-            outcomes[name] = (scale, learn(prior(None, self.space.columns, None), rows, before, self.members, seed + number + 1, climbs), rows)
+            outcomes[name] = (
+                scale,
+                learn(prior(None, self.space.columns, None), rows, before, self.members, seed + number + 1, climbs),
+                rows,
+            )
         climbed = len(self.history) if climbs else last.climbed  # type: ignore[union-attr]
         return _State(
-            len(self.history), climbed, capacity, warp, X, measured, good, tuple(learned), tuple(fitted), weights, outcomes, self._failures(), tuple(remarks)
+            len(self.history),
+            climbed,
+            capacity,
+            warp,
+            X,
+            measured,
+            good,
+            tuple(learned),
+            tuple(fitted),
+            weights,
+            outcomes,
+            self._failures(),
+            tuple(remarks),
         )
 
     def _failures(self) -> Any:
@@ -387,9 +418,14 @@ class Optimiser(Result):
             return None
         X = self.space.seen(np.array([self.space.place(run.point) for run in self.history]))
         rows = _some(labels, 512, self.seed)
-        kernel = Matern52(with_note(0.5 * math.sqrt(len(self.space)), LogNormal(math.log(0.5) + 0.5 * math.log(len(self.space)), 0.7)), with_note(4.0, LogNormal(math.log(4.0), 0.7)))
-        gp = GP(kernel, Bernoulli(), mean=None)
-        return gp.fit(X[rows], labels[rows].astype(float), parameters="best", restarts=0, progress=False, structure="dense").posterior
+        kernel = Matern52(
+            with_note(0.5 * math.sqrt(len(self.space)), LogNormal(math.log(0.5) + 0.5 * math.log(len(self.space)), 0.7)),
+            with_note(4.0, LogNormal(math.log(4.0), 0.7)),
+        )
+        gp = GP(kernel, Bernoulli())
+        return gp.fit(
+            X[rows], labels[rows].astype(float), parameters="best", restarts=0, progress=False, structure="dense"
+        ).posterior
 
     def _view(self, state: _State, pending: list[np.ndarray]) -> tuple[View, np.ndarray]:
         """What decides where to look next, given what is pending, and the best place so far."""
@@ -400,7 +436,9 @@ class Optimiser(Result):
         for learned, fitted, weight in zip(state.learned, state.fitted, state.weights, strict=True):
             if learned is not None:
                 measured, is_pending = _with_pending(learned.measured, waiting)
-                belief, rows = belief_of(learned, measured, is_pending, _sized(good, len(measured.y)), math.log(max(weight, 1e-300)))
+                belief, rows = belief_of(
+                    learned, measured, is_pending, _sized(good, len(measured.y)), math.log(max(weight, 1e-300))
+                )
             else:
                 belief, rows = _belief_of_fitted(fitted, state, _sized(good, state.capacity), math.log(max(weight, 1e-300)))
             shares = np.exp(np.asarray(belief.log_weights))
@@ -409,9 +447,9 @@ class Optimiser(Result):
         found = state.good if state.good.any() else np.ones(len(state.good), bool)
         center = int(np.argmin(np.where(found, np.sum(at_rows, axis=0), np.inf)))
         outcomes = []
-        for name, (scale, learned, rows) in state.outcomes.items():
-            measured, is_pending = _with_pending(rows, waiting)
-            belief = belief_of(learned, measured, is_pending, _sized(good, len(measured.y)))[0]
+        for name, (scale, of_outcome, told) in state.outcomes.items():
+            measured, is_pending = _with_pending(told, waiting)
+            belief = belief_of(of_outcome, measured, is_pending, _sized(good, len(measured.y)))[0]
             ends = (float(scale(bound)) if math.isfinite(bound) else bound for bound in self.outcome_constraints[name])
             outcomes.append(Outcome(belief, *(jnp.asarray(end) for end in ends)))
         failures = () if state.failures is None else (Failure(state.failures),)
@@ -452,7 +490,11 @@ class Optimiser(Result):
         chance = float(shares @ ndtr((best - means[:, 0]) / sds[:, 0]))
         bests = self._signed(self._unwarped(state, best))[:, None]
         gain = float(np.sum(weights * np.maximum(0.0, self._signed(bests) - self._signed(values))))
-        feasible = float(np.exp(np.asarray(acquire.log_feasible(view, np.repeat(rows, CLIMBERS, axis=0)))[0])) if view.limited else None
+        feasible = (
+            float(np.exp(np.asarray(acquire.log_feasible(view, np.repeat(rows, CLIMBERS, axis=0)))[0]))
+            if view.limited
+            else None
+        )
         if feasible is not None:
             gain, chance = gain * feasible, chance * feasible
         why = f"expected gain {gain:.3g}, sd {sd:.3g}"
@@ -461,7 +503,11 @@ class Optimiser(Result):
     def _prepare(self, state: _State) -> None:
         """Compile the programs of the next capacity on another thread, when this one will soon be full."""
         rows = int(np.sum(state.measured.seen))
-        if rows < AHEAD * state.capacity or state.capacity == CAPACITIES[-1] or self.__dict__.get("_ready", 0) >= state.capacity:
+        if (
+            rows < AHEAD * state.capacity
+            or state.capacity == CAPACITIES[-1]
+            or self.__dict__.get("_ready", 0) >= state.capacity
+        ):
             return
         self.__dict__["_ready"] = state.capacity
         if self.__dict__.get("_most", math.inf) <= state.capacity:
@@ -542,8 +588,9 @@ def minimise(
 ) -> Optimum:
     """The least value of a function that is expensive to evaluate, after so many evaluations or when a rule says `stop`.
 
-    f takes a point as `Optimiser.ask` gives it, and returns a number, or a number and a dictionary of outcomes that have limits. A
-    run that breaks (an ArithmeticError, a ValueError, or NaN) is a failed one, and is learned from. `options` are those of `Optimiser`.
+    f takes a point as `Optimiser.ask` gives it, and returns a number, or a number and a dictionary of outcomes that have limits.
+    A run that breaks (an ArithmeticError, a ValueError, or NaN) is a failed one, and is learned from. `options` are those of
+    `Optimiser`.
     """
     if options.pop("maximise", False):
         raise ValueError("minimise looks for small values: call maximise for large ones")
@@ -603,7 +650,9 @@ def _limits(name: str, pair: Any) -> tuple[float, float]:
         low, high = pair
         low, high = (-math.inf if low is None else float(low)), (math.inf if high is None else float(high))
     except (TypeError, ValueError):
-        raise ValueError(f"outcome_constraints: {name} needs a lower and an upper limit, (None, 5) for none below, got {pair!r}") from None
+        raise ValueError(
+            f"outcome_constraints: {name} needs a lower and an upper limit, (None, 5) for none below, got {pair!r}"
+        ) from None
     if not low < high or (math.isinf(low) and math.isinf(high)):
         raise ValueError(f"outcome_constraints: {name} needs a lower limit below the upper one, and one of them, got {pair!r}")
     return low, high
@@ -651,7 +700,12 @@ def _with_pending(measured: Measured, waiting: np.ndarray) -> tuple[Measured, np
     capacity = max(len(measured.y), capacity_for(count + more))
     waiting = waiting[: capacity - count]
     X = np.concatenate([measured.X[:count], waiting])
-    grown = Measured.filled(X, np.concatenate([measured.y[:count], np.zeros(len(waiting))]), np.concatenate([measured.noise[:count], np.zeros(len(waiting))]), capacity)
+    grown = Measured.filled(
+        X,
+        np.concatenate([measured.y[:count], np.zeros(len(waiting))]),
+        np.concatenate([measured.noise[:count], np.zeros(len(waiting))]),
+        capacity,
+    )
     pending = np.zeros(capacity, bool)
     pending[count : count + len(waiting)] = True
     return grown, pending

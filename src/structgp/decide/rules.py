@@ -49,7 +49,7 @@ class NoGain:
     def reason(self, progress: Progress) -> str | None:
         """Why to stop, or None."""
         trace = progress.trace
-        if len(trace) <= self.measurements or not trace[-1] == trace[-1 - self.measurements]:
+        if len(trace) <= self.measurements or trace[-1] != trace[-1 - self.measurements]:
             return None
         return f"{self.measurements} measurements brought nothing better"
 
@@ -101,9 +101,7 @@ class Adaptive:
 
     def __post_init__(self) -> None:
         if not (0 < self.least <= self.reach <= self.most <= 1 and self.grow > 1):
-            raise ValueError(
-                f"Adaptive: 0 < least ≤ reach ≤ most ≤ 1 and grow > 1 are needed, got {self.least!r}, {self.reach!r}, {self.most!r}, {self.grow!r}"
-            )
+            raise ValueError(f"Adaptive: 0 < least ≤ reach ≤ most ≤ 1 and grow > 1 are needed, got {self!r}")
 
     def reaches(self, values: Sequence[float]) -> float:
         """How far to look after these values, of which small ones are good; NaN is a failure."""

@@ -35,7 +35,11 @@ class Search:
 
     def meets(self, places: Float[np.ndarray, "M D"]) -> np.ndarray:
         """Which places meet all limits."""
-        return np.all([limit.room(self.space, places) >= 0 for limit in self.limits], axis=0) if self.limits else np.ones(len(places), bool)
+        return (
+            np.all([limit.room(self.space, places) >= 0 for limit in self.limits], axis=0)
+            if self.limits
+            else np.ones(len(places), bool)
+        )
 
     def design(self, count: int, seed: Any) -> Float[np.ndarray, "M D"]:
         """Places that fill the box evenly and meet all limits."""
@@ -57,7 +61,7 @@ class Search:
     def candidates(self, center: Float[np.ndarray, " D"], seed: int) -> Float[np.ndarray, "M D"]:
         """Places all over the box, and around the best one."""
         rng = np.random.default_rng([seed, 2])
-        wide = np.exp(rng.uniform(*np.log(NARROW), (LOCAL, 1)))
+        wide = np.exp(rng.uniform(np.log(NARROW[0]), np.log(NARROW[1]), (LOCAL, 1)))
         near = np.clip(center + wide * rng.standard_normal((LOCAL, len(center))), self.low, self.high)
         # one coordinate in three stays, so that those who matter may move alone
         near = self.space.snapped(np.where(rng.uniform(size=near.shape) < 1 / 3, np.clip(center, self.low, self.high), near))
@@ -75,7 +79,9 @@ def best_place(
     found = np.array(values(view, space.seen(places), rule))
     order = np.argsort(-np.where(np.isfinite(found), found, -np.inf), kind="stable")
     first = _different(places, order, CLIMBERS)
-    climbed = _climb(view, rule, search, places[first]) if not search.limits else _along_limits(view, rule, search, places[first])
+    climbed = (
+        _climb(view, rule, search, places[first]) if not search.limits else _along_limits(view, rule, search, places[first])
+    )
     ends, heights = climbed
     places, found = np.concatenate([ends, places]), np.concatenate([heights, found])
     place, height = _first_free(places, found, taken)
@@ -124,7 +130,10 @@ def _first_free(places: np.ndarray, worth: np.ndarray, taken: np.ndarray) -> tup
 def _climb(view: View, rule: str, search: Search, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """From some places uphill, each in its own way; whole numbers and categories stay."""
     rows = search.space.seen(starts)
-    low, high = search.space.seen(np.tile(search.low, (len(starts), 1))), search.space.seen(np.tile(search.high, (len(starts), 1)))
+    low, high = (
+        search.space.seen(np.tile(search.low, (len(starts), 1))),
+        search.space.seen(np.tile(search.high, (len(starts), 1))),
+    )
     moved = search.space.moved
     if not moved.any():
         return starts, np.array(values_and_slopes(view, rows, rule)[0])
@@ -160,7 +169,9 @@ def _along_limits(view: View, rule: str, search: Search, starts: np.ndarray) -> 
 
         rooms = [{"type": "ineq", "fun": lambda u, limit=limit: limit.room(space, at(u)[None])[0]} for limit in search.limits]
         if moved.any():
-            found = minimize(fall, start[moved], jac=True, bounds=bounds, constraints=rooms, method="SLSQP", options={"maxiter": 40})
+            found = minimize(
+                fall, start[moved], jac=True, bounds=bounds, constraints=rooms, method="SLSQP", options={"maxiter": 40}
+            )
             end, share = at(found.x), 1.0
             while not search.meets(end[None])[0] and share > 1e-6:  # a little too far: back towards the start
                 share *= 0.5

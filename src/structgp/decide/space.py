@@ -2,9 +2,9 @@
 
 A *point* is what a user gives and gets: a dictionary of values by name, or an array where the space has no names. A *place* is
 a row of the unit cube with one coordinate for each variable: numbers along their range (a log variable along its logarithm),
-whole numbers in the middle of equal parts, categories by their number, likewise. A model sees neither: `seen` gives categories a
-column each, one-hot and divided by √2 so that two of them are at distance one, and all places in one part of a whole number
-are one row. So nothing lies between two whole numbers, and no category is nearer to its neighbour than to others.
+whole numbers in the middle of equal parts, categories by their number, likewise. A model sees neither: `seen` gives
+categories a column each, one-hot and divided by √2 so that two of them are at distance one, and all places in one part of a
+whole number are one row. So nothing lies between two whole numbers, and no category is nearer to its neighbour than to others.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class Continuous:
         """The coordinate of a value."""
         x = _number(self, value)
         if not self.low <= x <= self.high:
-            raise ValueError(f"{self.name} = {x:g} lies outside its bounds {self.low:g} to {self.high:g}: widen them, or leave it")
+            raise ValueError(
+                f"{self.name} = {x:g} lies outside its bounds {self.low:g} to {self.high:g}: widen them, or leave it"
+            )
         if self.logarithmic:
             return math.log(x / self.low) / math.log(self.high / self.low)
         return (x - self.low) / (self.high - self.low)
@@ -135,8 +137,8 @@ def integer(low: int, high: int) -> Whole:
 class Space:
     """The variables of an optimisation by name: ``Space(temp=(20, 80), flow=log(0.1, 10), solvent=["water", "ethanol"])``.
 
-    A pair of numbers is a range, `log` and `integer` make others, and a list holds categories. `Space([(-5, 10), (0, 15)])` has no names:
-    its points are arrays.
+    A pair of numbers is a range, `log` and `integer` make others, and a list holds categories. `Space([(-5, 10), (0, 15)])` has
+    no names: its points are arrays.
     """
 
     variables: tuple[Variable, ...]
@@ -288,11 +290,13 @@ def _linear(side: str, whole: str, space: Space, advice: str) -> tuple[dict[str,
 
     def read(node: ast.AST) -> tuple[dict[str, float], float]:
         match node:
-            case ast.Constant(value=numbers.Real() as number) if not isinstance(number, bool):
-                return {}, float(number)
+            case ast.Constant(value=int() | float()):
+                return {}, float(node.value)  # type: ignore[arg-type]
             case ast.Name(id=name):
                 if name not in space.names:
-                    raise ValueError(f"the constraint {whole!r} speaks of {name}, but the variables are {', '.join(space.names)}")
+                    raise ValueError(
+                        f"the constraint {whole!r} speaks of {name}, but the variables are {', '.join(space.names)}"
+                    )
                 if isinstance(space.variables[space.names.index(name)], Category):
                     raise ValueError(f"the constraint {whole!r} needs numbers, and {name} is a category: leave it out of it")
                 return {name: 1.0}, 0.0

@@ -45,7 +45,7 @@ from ..likelihoods.gaussian import Gaussian
 from ..linalg.dense.cholesky import lapack_threads
 from ..means import Basis, Powers
 from ..parameters.supports import Positive, Real
-from ..parameters.tree import free_bounds, free_vector, learned_leaves, with_free
+from ..parameters.tree import free_bounds, learned_leaves, with_free
 from ..process.conditioning import posterior_of
 from ..process.gp import GP
 from .acquire import Belief
@@ -153,7 +153,11 @@ def beliefs_about(gp: GP, measured: Measured) -> WeakBeliefs:
     general = believe(gp, *rows)
     center, width, bounds, at = general.center.copy(), general.width.copy(), general.bounds.copy(), 0
     D = measured.X.shape[1]
-    ours = {"lengthscale": (math.sqrt(2) + 0.5 * math.log(D), math.sqrt(3)), "variance": (0.0, 1.0), "noise": (math.log(1e-4), 2.5)}
+    ours = {
+        "lengthscale": (math.sqrt(2) + 0.5 * math.log(D), math.sqrt(3)),
+        "variance": (0.0, 1.0),
+        "noise": (math.log(1e-4), 2.5),
+    }
     for leaf in learned_leaves(gp):
         part = slice(at, at := at + leaf.free_size)
         rule = ours.get(leaf.path.rpartition(".")[2])

@@ -1,9 +1,10 @@
 """Measurements on a scale on which a Gaussian process believes them.
 
 Objectives are often flat where they are good and steep where they are bad: one far outlier would set the scale. The *better*
-half of the values sets it here: with the median m and the root mean square b of the differences below it, v = (y − m)/b goes
-through Yeo and Johnson's (2000) map, whose power λ maximises the likelihood of normal values, and is standardised. λ stays within
-[−2, 2], so that good values, to which nobody knows a bound, are mapped onto all numbers below; there is a bound above if λ < 0.
+half of the values sets it here: with the median m and the root mean square b of the differences below it, v = (y − m)/b
+goes through Yeo and Johnson's (2000) map, whose power λ maximises the likelihood of normal values, and is standardised. λ
+stays within [−2, 2], so that good values, to which nobody knows a bound, are mapped onto all numbers below; there is a bound
+above if λ < 0.
 """
 
 from __future__ import annotations
@@ -39,14 +40,19 @@ class ValueWarp:
     def slope(self, y: Any) -> np.ndarray:
         """The derivative of the map, by which noise is measured on the other side."""
         v = (np.asarray(y, dtype=float) - self.center) / self.scale
-        return np.where(v >= 0, (np.abs(v) + 1) ** (self.power - 1), (np.abs(v) + 1) ** (1 - self.power)) / (self.scale * self.size)
+        return np.where(v >= 0, (np.abs(v) + 1) ** (self.power - 1), (np.abs(v) + 1) ** (1 - self.power)) / (
+            self.scale * self.size
+        )
 
 
 def fit_warp(y: Float[np.ndarray, " N"], bent: bool = True) -> ValueWarp:
     """The map that suits values of which small ones are good; without `bent` they are standardised only."""
     if not bent or len(y) < LEAST:
         spread = float(np.std(y)) if len(y) > 1 else 0.0
-        return ValueWarp(float(np.mean(y)) if len(y) else 0.0, spread if spread > 0 else max(abs(float(np.mean(y))) if len(y) else 1.0, 1e-300))
+        return ValueWarp(
+            float(np.mean(y)) if len(y) else 0.0,
+            spread if spread > 0 else max(abs(float(np.mean(y))) if len(y) else 1.0, 1e-300),
+        )
     center = float(np.median(y))
     below = y[y < center] - center
     scale = float(np.sqrt(np.mean(below**2))) if len(below) else float(np.std(y))

@@ -35,7 +35,7 @@ PACKAGE = __package__.rpartition(".")[0]
 # Where values are defined. Of two classes with one name the first keeps it; the second goes by its module as well.
 ROOMS = (
     *("parameters", "kernels", "means", "likelihoods", "inputs", "structure", "sites", "posterior"),
-    *("engines", "inference", "learn", "process", "models", "linalg"),
+    *("engines", "inference", "learn", "process", "models", "decide", "linalg"),
 )
 ESTIMATORS = ("sklearn",)  # apart, because scikit-learn takes a second to import
 

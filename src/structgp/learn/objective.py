@@ -41,7 +41,8 @@ class Objective:
     """The log evidence of one model on one set of data and the log prior of its parameters, as functions of θ.
 
     `evidence_of_many` evaluates several θ (S, P) in one computation, where a model can, and `evidences` gives the log evidences
-    alone. `together` says that several θ are better looked at in one computation than one by one. `grain` is how much of a log evidence is left to chance: climbing does not go after less.
+    alone. `together` says that several θ are better looked at in one computation than one by one. `grain` is how much
+    of a log evidence is left to chance: climbing does not go after less.
     """
 
     def __init__(

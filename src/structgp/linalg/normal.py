@@ -4,8 +4,8 @@ With φ and Φ the density and the distribution function, the inverse Mills rati
 
     (log Φ)′ = r,   r′ = −r e,   e′ = 1 − r e.
 
-Far to the left r → −z and e → −1/z, so e is computed by itself. The mean of max(0, z + ε), ε standard normal, is φ + zΦ = Φ e, and
-the derivative of its logarithm 1/e. The rational approximations of exp(x²) erfc(x) are those of
+Far to the left r → −z and e → −1/z, so e is computed by itself. The mean of max(0, z + ε), ε standard normal, is
+φ + zΦ = Φ e, and the derivative of its logarithm 1/e. The rational approximations of exp(x²) erfc(x) are those of
 W. J. Cody, "Rational Chebyshev approximations for the error function", Mathematics of Computation 23 (1969), good to 1e-16.
 """
 
