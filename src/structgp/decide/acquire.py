@@ -9,8 +9,8 @@ seen, u = (b − m)/s:
 
 Logarithms keep their slope where improvements are rare. Members are averaged before the logarithm; each has its own b, the
 least of its posterior means where something was measured: of exact measurements the best one, of noisy ones no lucky one.
-Outcomes that must stay within limits, and runs that may fail, multiply what is gained by the probability that all goes well. "thompson"
-is a draw of f itself, and is made elsewhere.
+Outcomes that must stay within limits, and runs that may fail, multiply what is gained by the probability that all goes
+well. "thompson" is a draw of f itself, and is made elsewhere.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class Optimiser(Result):
         maximise: bool = False,
         noise: float | None = None,
         acquisition: str = "ei",
-        constraints: Sequence[str] = (),
+        constraints: Sequence[str | Limit] = (),
         outcome_constraints: Mapping[str, tuple[float | None, float | None]] | None = None,
         region: Region | None = None,
         model: Any = None,
@@ -172,7 +172,7 @@ class Optimiser(Result):
 
     # what was seen
 
-    def tell(self, x: Any, value: Any = None, *, failed: bool = False, **outcomes: Any) -> None:
+    def tell(self, x: Any, value: Any = None, /, *, failed: bool = False, **outcomes: Any) -> None:
         """What came of a run, or of several: their points and values.
 
         A run that broke is `failed`, without a value: where runs fail is learned. `outcomes` are what constraints on
@@ -588,7 +588,7 @@ def minimise(
 ) -> Optimum:
     """The least value of a function that is expensive to evaluate, after so many evaluations or when a rule says `stop`.
 
-    f takes a point as `Optimiser.ask` gives it, and returns a number, or a number and a dictionary of outcomes that have limits.
+    f takes a point as `Optimiser.ask` gives it, and returns a number, or a number and a dictionary of outcomes with limits.
     A run that breaks (an ArithmeticError, a ValueError, or NaN) is a failed one, and is learned from. `options` are those of
     `Optimiser`.
     """

@@ -1,4 +1,4 @@
-"""The command line: `structgp fit`, `predict`, `plan`, `report`, `changepoints`, `info` and `demo`.
+"""The command line: `structgp fit`, `predict`, `plan`, `report`, `changepoints`, `suggest`, `info` and `demo`.
 
 A command ends with 0 when all went well, 1 when the data or files are not what is needed (one line says what to do), and 2 when
 the command itself cannot be understood. With --json the answer is one JSON object on the standard output, and nothing else.
@@ -10,6 +10,7 @@ import contextlib
 import functools
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -63,6 +64,23 @@ ChangesFile = Annotated[Path | None, typer.Option("--out", help="The file for a 
 LevelOption = Annotated[float, typer.Option("--level", help="The probability that an interval holds.")]
 ValueOption = Annotated[str, typer.Option("--value", help="The column in which changes are looked for.")]
 OrderOption = Annotated[str | None, typer.Option("--time", help="The column that orders the rows.")]
+RunsArgument = Annotated[Path, typer.Argument(help="A CSV table of runs; it need not exist before the first one.")]
+MaximiseOption = Annotated[str | None, typer.Option("--maximise", help="The column whose values should be large.")]
+MinimiseOption = Annotated[str | None, typer.Option("--minimise", help="The column whose values should be small.")]
+BoundsOption = Annotated[list[str], typer.Option("--bounds", help="A range: temp=20:80, or flow=0.1:10:log.")]
+IntegerOption = Annotated[list[str], typer.Option("--integer", help="A range of whole numbers: stages=1:8.")]
+ChoicesOption = Annotated[list[str], typer.Option("--choices", help="Categories: solvent=water,ethanol.")]
+ConstraintOption = Annotated[list[str], typer.Option("--constraint", help='What must hold: "temp + 2*flow <= 100".')]
+OutcomeOption = Annotated[list[str], typer.Option("--outcome", help='A limit of another measured column: "cost <= 5".')]
+IgnoreOption = Annotated[list[str], typer.Option("--ignore", help="A column that is no variable.")]
+CountOption = Annotated[int, typer.Option("--n", min=1, help="How many runs are suggested side by side.")]
+AppendOption = Annotated[Path | None, typer.Option("--append", help="Add the suggestions to this table, as pending runs.")]
+ExplainOption = Annotated[bool, typer.Option("--explain", help="Say why in a column suggested_because, where there is one.")]
+NoiseOption = Annotated[
+    float | None, typer.Option("--noise", help="The variance of measurements: 0 if exact; learned if not given.")
+]
+AcquisitionOption = Annotated[str, typer.Option("--acquisition", help="ei, pi, ucb or thompson.")]
+SuggestReport = Annotated[Path | None, typer.Option("--report", help="The file for a report, such as report.html.")]
 DemoArgument = Annotated[str, typer.Argument(help="co2, friedman, additive, nonstationary or sinc.")]
 VersionOption = Annotated[bool, typer.Option("--version", help="Print the version and stop.")]
 
@@ -260,6 +278,82 @@ def changepoints(
 
 @app.command()
 @_answers
+def suggest(
+    data: RunsArgument,
+    maximise: MaximiseOption = None,
+    minimise: MinimiseOption = None,
+    bounds: BoundsOption = (),  # type: ignore[assignment]
+    integer: IntegerOption = (),  # type: ignore[assignment]
+    choices: ChoicesOption = (),  # type: ignore[assignment]
+    constraint: ConstraintOption = (),  # type: ignore[assignment]
+    outcome: OutcomeOption = (),  # type: ignore[assignment]
+    ignore: IgnoreOption = (),  # type: ignore[assignment]
+    n: CountOption = 1,
+    append: AppendOption = None,
+    explain: ExplainOption = False,
+    noise: NoiseOption = None,
+    acquisition: AcquisitionOption = "ei",
+    out: SuggestReport = None,
+    seed: SeedOption = 0,
+    as_json: AsJson = False,
+) -> dict[str, Any]:
+    """Say what to measure next, from a table of runs: rows without a target are pending, with text in place of it failed."""
+    from .runs import outcomes_of, question, read_runs, variables_of, with_suggestions
+
+    if (maximise is None) == (minimise is None):
+        raise ValueError("say what is sought: --maximise COLUMN, or --minimise COLUMN")
+    target = str(maximise if maximise is not None else minimise)
+    variables = variables_of(bounds, integer, choices)
+    found = question(
+        read_runs(data),
+        target,
+        maximise=maximise is not None,
+        variables=variables,
+        constraints=constraint,
+        outcomes=outcomes_of(outcome),
+        ignored=ignore,
+        noise=noise,
+        acquisition=acquisition,
+        seed=seed,
+    )
+    if append is not None and append.exists() and append.resolve() != data.resolve():
+        raise ValueError(
+            f"--append adds to the table that was read: give {data}, or the name of a file that does not exist yet"
+        )
+    optimiser = found.optimiser
+    suggestions = optimiser.suggest(n)
+    notes = [*found.notes, *optimiser.account.remarks]
+    if found.failed:
+        notes.append(f"{len(found.failed)} failed run{'s' if len(found.failed) > 1 else ''}, in line {_few(found.failed)}")
+    written: dict[str, Any] = {}
+    if append is not None:
+        from .model import replacing
+
+        text = with_suggestions(found, suggestions, explain)
+        with replacing(append) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        written["file"] = str(append)
+    if out is not None:
+        from .report import write_choice_report
+
+        write_choice_report(optimiser, target, suggestions, out, notes)
+        written["report"] = str(out)
+    best = optimiser.best
+    answer = {
+        "runs": len(optimiser.history),
+        "pending": len(optimiser.pending),
+        "failed_lines": found.failed,
+        "best": None if best is None else {**best.point, target: best.value},
+        "suggestions": [{**vars(one), "point": dict(one.point)} for one in suggestions],
+        "notes": notes,
+    }
+    return {**answer, **written, "text": _suggestions_in_words(found, suggestions, notes, written)}
+
+
+@app.command()
+@_answers
 def demo(
     name: DemoArgument = "co2",
     out: OutFolder = Path("structgp-demo"),
@@ -283,6 +377,34 @@ def demo(
         model = fit_table(frame, data.target, say=say, budget=seconds, seed=seed)
         answer = _finish(model, as_table(frame), out, deadline)
     return {**answer, "about": data.about, "text": f"{data.about}\n\n{answer['text']}"}
+
+
+def _few(lines: list[int]) -> str:
+    from ..inputs.reading import few
+
+    return few(lines)
+
+
+def _suggestions_in_words(found: Any, suggestions: list[Any], notes: list[str], written: dict[str, Any]) -> str:
+    """What to measure next, for people."""
+    from .report.choices import headline
+
+    optimiser, target = found.optimiser, found.target
+    waiting = f", {len(optimiser.pending)} pending" if optimiser.pending else ""
+    lines = [*_notes_in_words(notes), f"{len(optimiser.history)} runs{waiting}", headline(optimiser, target, suggestions), ""]
+    for number, one in enumerate(suggestions, 1):
+        point = ", ".join(
+            f"{name} = {f'{value:.6g}' if isinstance(value, float) else value}" for name, value in one.point.items()
+        )
+        lines.append(f"{number}. {point}")
+        if one.mean is None:
+            lines.append(f"   {one.why}")
+            continue
+        allowed = "" if one.feasible is None else f"; limits are met with probability {one.feasible:.2f}"
+        better = f"better than the best with probability {one.probability:.2f}{allowed}"
+        lines.append(f"   {target} {one.mean:.4g} ± {one.sd:.3g}; {better}; expected gain {one.expected_gain:.3g}")
+    lines += [f"{'added to' if name == 'file' else 'the report is in'} {path}" for name, path in written.items()]
+    return "\n".join(lines)
 
 
 def seconds_of(text: str) -> float:

@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import __version__
+from ...decide.optimise import Optimiser, Suggestion
 from ...learn.clock import NEVER, Deadline
 from ..model import TableModel, of_shape, replacing
 from .changes import ChangingSeries, change_figures, change_headline, segment_rows
+from .choices import headline as choice_headline
+from .choices import run_rows, slice_figures, suggestion_rows, trace_figure
 from .figures import Figure
 from .sections import about_components, component_figures, confusion_rows, error_figures, fit_figures, score_rows, trial_rows
 from .words import about_sureness, alarms, forecast_rows, headline, parameters_of, parts_of, sure_rows
@@ -30,6 +33,21 @@ def write_change_report(series: ChangingSeries, path: Any) -> None:
     sheet.figures("Series and changes", change_figures(series))
     sheet.table("Segments", segment_rows(series))
     _write(sheet.page(f"Changes in {series.name}", change_headline(series)), path)
+
+
+def write_choice_report(
+    optimiser: Optimiser, target: str, found: Sequence[Suggestion], path: Any, notes: Sequence[str]
+) -> None:
+    """Write the report of an optimisation to one HTML file."""
+    sheet = Sheet()
+    about = "What is believed of each, in the units of the measurements; the gain is over the best so far."
+    sheet.table("What to measure next", suggestion_rows(optimiser, found), about)
+    sheet.figures("How far it is", trace_figure(optimiser, target))
+    sheet.table("The best runs", run_rows(optimiser, target))
+    sheet.figures("Slices", slice_figures(optimiser, target), "All other variables as in the best run.")
+    sheet.text("Notes", "\n".join(notes))
+    better = "Largest" if optimiser.maximise else "Least"
+    _write(sheet.page(f"{better} {target}", choice_headline(optimiser, target, found)), path)
 
 
 def _write(page: str, path: Any) -> None:
