@@ -50,6 +50,11 @@ def one_of_three(x):
     return jnp.where(x[:1] > 0.8, 2.0, jnp.where(x[:1] > -0.5, 1.0, 0.0))
 
 
+def with_output(x):
+    """A place, and the number of one of three outputs."""
+    return jnp.concatenate([x[:1], one_of_three(x)])
+
+
 class Bend(sg.Parametrised):
     """A warp with a parameter that is learned."""
 
@@ -63,7 +68,13 @@ class Bend(sg.Parametrised):
 
 
 NAMESPACE = {name: getattr(sg, name) for name in sg.__all__ if name not in ("load", "GPRegressor")}
-NAMESPACE |= {"bend": bend, "above_three_thresholds": above_three_thresholds, "one_of_three": one_of_three, "Bend": Bend}
+NAMESPACE |= {
+    "bend": bend,
+    "above_three_thresholds": above_three_thresholds,
+    "one_of_three": one_of_three,
+    "with_output": with_output,
+    "Bend": Bend,
+}
 
 # name: (kernel, number of columns)
 KERNELS = {
@@ -123,8 +134,30 @@ KERNELS = {
     "ChangePoint-smooth": (sg.ChangePoint(sg.Matern32(0.8), sg.Linear(0.6), 0.3, 0.5, dim=1), 2),
     "ChangePoint-Spline": (sg.ChangePoint(sg.Spline(0.8, order=1), sg.Matern52(1.4, 0.6), 0.3), 1),
     "Coregion": (sg.Warp(sg.Coregion([[0.7], [-0.4], [1.1]], [0.3, 0.5, 0.2]), one_of_three), 1),
+    "Lagged": (sg.Warp(sg.Lagged(sg.GaussianFilters(3, 2), [0.3, -0.4]), with_output), 1),
+    "MaternFilters": (sg.Warp(sg.MaternFilters(3, lengthscale=[[1.0], [0.5], [1.4]]), with_output), 1),
+    "LowPassFilters": (sg.Warp(sg.LowPassFilters(3, lengthscale=[[1.0], [0.5], [1.4]]), with_output), 1),
+    "PoleFilters": (sg.Warp(sg.PoleFilters([1.0], [2.0], [[[1.0, 0.3]], [[0.5, 0.7]], [[0.2, -0.9]]]), with_output), 1),
     "tied": ((sg.Matern32(0.8) + sg.Matern52(0.8, 0.5)).tie("terms[0].lengthscale", "terms[1].lengthscale"), 1),
     "fixed": (sg.Matern32(sg.fixed(0.8), 1.4), 1),
+}
+
+_SCALES = [[1.0, 0.3], [0.5, 2.0], [1.4, 0.7]]
+# name: a kernel of three outputs, on (time, number of the output)
+OF_OUTPUTS = {
+    "ICM": sg.Coregion([[0.7], [-0.4], [1.1]], [0.3, 0.5, 0.2]).on(1) * sg.Matern32(0.7).on(0),
+    "LMC": sg.Coregion([[0.7], [-0.4], [1.1]], [0.3, 0.5, 0.2]).on(1) * sg.Matern32(0.7).on(0)
+    + sg.Coregion.full([[1.0, 0.5, 0.2], [0.5, 2.0, 0.1], [0.2, 0.1, 0.7]]).on(1) * sg.Matern52(2.0).on(0),
+    "MaternFilters-1": sg.MaternFilters(3, 2, nu=0.5, lengthscale=_SCALES),
+    "MaternFilters-2": sg.MaternFilters(3, 2, lengthscale=_SCALES),
+    "MaternFilters-3": sg.MaternFilters(3, 1, False, nu=2.5, lengthscale=[[1.0], [0.5], [1.4]]),
+    "Lagged": sg.Lagged(sg.MaternFilters(3, 1, lengthscale=[[1.0], [0.5], [1.4]]), [0.35, -0.6]),
+    "PoleFilters": sg.PoleFilters(
+        [1.0, 0.5], [0.0, 2.0], [[[1.0, 0.0], [0.3, 0.5]], [[0.5, 0.0], [-0.4, 0.2]], [[0.1, 0.0], [0.7, 1.0]]]
+    ),
+    "GaussianFilters": sg.GaussianFilters(3, 2, lengthscale=_SCALES),
+    "LowPassFilters": sg.LowPassFilters(3, 2, lengthscale=_SCALES),
+    "FIR": sg.FIR([[1.0, 0.5, 0.2], [0.4, 1.1, 0.3], [-0.3, 0.2, 0.9]]),
 }
 
 # name: the places as a caller gives them

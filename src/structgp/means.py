@@ -61,6 +61,15 @@ class LinearMean(Mean):
         return self.intercept + jnp.sum(self.slope * x)
 
 
+class LevelOfOutput(Mean):
+    """m(x) = the level of the output whose number stands in the last column."""
+
+    levels: Numbers = parameter((0.0, 0.0), real)
+
+    def __call__(self, x: Point) -> Numbers:
+        return jnp.asarray(self.levels)[jnp.round(x[-1]).astype(int)]
+
+
 class FunctionMean(Mean):
     """m(x) by any function of a point (D,); a `Parametrised` callable brings parameters that are learned."""
 

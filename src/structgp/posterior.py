@@ -131,6 +131,13 @@ class Prediction:
     likelihood: Likelihood
     covariance: np.ndarray | None = None
     extra: Any = 1.0
+    names: tuple[str, ...] | None = None  # of several outputs, for which mean and variance are (M, P)
+
+    def __getitem__(self, output: Any) -> Prediction:
+        """One of several outputs, by its name or its number."""
+        number = name_to_number(self.names, output)
+        extra = self.extra[:, number] if np.ndim(self.extra) else self.extra
+        return Prediction(self.mean[:, number], self.variance[:, number], self.likelihood, None, extra)
 
     @property
     def sd(self) -> np.ndarray:
@@ -250,10 +257,19 @@ class MixturePrediction:
             return None
         within = self._averaged(np.stack([np.asarray(one.covariance) for one in self.members]))
         apart = self._means - self.mean
-        if self.likelihood.latents > 1:
+        if self.likelihood.latents > 1 or self.names is not None:
             return within + np.einsum("k,k...c,k...d->...cd", self.weights, apart, apart)
         between = np.einsum("k,ki...,kj...->ij...", self.weights, apart, apart)
         return (within if between.ndim == 2 else within[:, :, None]) + between
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Of several outputs, for which mean and variance are (M, P)."""
+        return self.members[0].names
+
+    def __getitem__(self, output: Any) -> MixturePrediction:
+        """One of several outputs, by its name or its number."""
+        return MixturePrediction(tuple(member[output] for member in self.members), self.weights, self.likelihood)
 
     @property
     def extra(self) -> Any:
@@ -323,6 +339,17 @@ class MixturePrediction:
     def __repr__(self) -> str:
         shape = " × ".join(map(str, self.mean.shape))
         return f"MixturePrediction({shape}, {type(self.likelihood).__name__}, {len(self.members)} members)"
+
+
+def name_to_number(names: tuple[str, ...] | None, output: Any) -> int:
+    """The number of an output that is asked for by its name, or by its number."""
+    if names is None:
+        raise ValueError("this prediction is of one output: ask the model for places without the column of its number")
+    if isinstance(output, str) and output in names:
+        return names.index(output)
+    if isinstance(output, (int, np.integer)) and not isinstance(output, bool) and 0 <= output < len(names):
+        return int(output)
+    raise ValueError(f"there is no output {output!r}: there are {', '.join(map(repr, names))}, or their numbers from 0")
 
 
 def mixed_moments(means: np.ndarray, variances: np.ndarray, weights: np.ndarray) -> Moments:

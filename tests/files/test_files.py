@@ -18,7 +18,16 @@ from structgp.parameters.tree import leaves
 from structgp.posterior import Moments, Result
 
 RNG = np.random.default_rng(5)
-NOT_SAVED = ("Coregion", "HypothesisClass", "Warp", "Warp-learned")  # they hold functions or classes of the caller
+NOT_SAVED = (
+    "Coregion",
+    "HypothesisClass",
+    "Lagged",
+    "LowPassFilters",
+    "MaternFilters",
+    "PoleFilters",
+    "Warp",
+    "Warp-learned",
+)  # they hold functions or classes of the caller
 
 
 def same_beliefs(a, b, X):

@@ -11,11 +11,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from ..inputs.layouts import Inputs, Times
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel, Sum
+from ..kernels.outputs import Lagged
 from ..linalg.filters import kalman, kalman_emission, kalman_marginals, kalman_parallel, kalman_regular, kalman_smooth
 from ..linalg.markov import chains
 from ..posterior import Conditional, Model
@@ -25,13 +26,16 @@ from ..structure.base import No
 from ..structure.dense import covariance
 from ..structure.derivatives import derivative_rows
 from ..structure.state_space import (
+    Places,
     StateSpace,
     Where,
     chain_of,
     harmonics_of,
+    places_of,
     smallest_period_lengthscale,
     started_at,
     state_space,
+    without_lags,
 )
 from .base import Cost, Engine, Offer, draw, form_by_shape, gaussian, noise_variance
 from .machine import Work
@@ -52,6 +56,8 @@ class KalmanConditional(Conditional):
     log_det: Float[Array, ""]
     gram: Float[Array, "C C"]
     engine: Kalman = eqx.field(static=True)
+    which: Int[Array, " N"] | None = None  # of several outputs, the one seen at each place
+    rank: Int[Array, " N"] | None = None  # rows in the caller's order = these[rank]; None in files that are older
 
     def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         return self.log_det, self.gram
@@ -64,16 +70,16 @@ class KalmanConditional(Conditional):
         return 4 * n * places * self.smoothed.P.shape[1]
 
     def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
-        chain = self._chain(self.t[0])
-        value, variance = read(chain, part, X[:, 0], *self._states(chain, X[:, 0]))
+        chain, new = self._chain(self.t[0]), places_of(self.kernel, X)
+        value, variance = read(chain, part, new, *self._states(chain, new.t))
         return value, jnp.maximum(variance, 0.0)
 
     def derivative(
         self, X: Float[Array, "M D"], order: int, dim: int, part: int | None = None
     ) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
-        chain = self._chain(self.t[0])
-        rows = chains.read_weights(chain, derivative_rows(chain, part, X[:, 0], order))
-        mean, variance = kalman_emission.read_rows(rows, *self._states(chain, X[:, 0]))
+        chain, new = self._chain(self.t[0]), places_of(self.kernel, X)
+        rows = chains.read_weights(chain, derivative_rows(chain, part, new.t, order, new.which))
+        mean, variance = kalman_emission.read_rows(rows, *self._states(chain, new.t))
         return mean, jnp.maximum(variance, 0.0)
 
     def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
@@ -101,17 +107,17 @@ class KalmanConditional(Conditional):
         """The covariance of the value at each observed place with that at the next."""
         chain = self._chain(self.t[0])
         between = kalman_smooth.lag_one(chain, _gaps(self.t), self.smoothed)[:, 0]
-        return jnp.sum(between * _rows(chain, None, self.t[1:]), axis=1) if chain.varies else between[:, 0]
+        return jnp.sum(between * _rows(chain, None, self._seen_at(slice(1, None))), axis=1) if chain.varies else between[:, 0]
 
     def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
         # The cross-covariances k(t, X), taken as targets, have the mean K(X, t) C⁻¹ K(t, X) at X.
-        kernel = started_at(self.kernel, self.t[0])
-        cross = covariance(kernel, self.t[:, None], X)
+        kernel, new = started_at(without_lags(self.kernel), self.t[0]), places_of(self.kernel, X).table
+        cross = covariance(kernel, self._seen_at().table, new)
         sites = Sites(self.sites.precision, self.sites.precision[:, None] * cross)
-        explained = self.engine.smooth(self._chain(self.t[0]), self.t, sites)
+        explained = self.engine.smooth(self._chain(self.t[0]), self._seen_at(), sites)
         known = eqx.tree_at(lambda c: (c.smoothed, c.sites), self, (explained, sites))
         reduction = known.at(X)[0]
-        return self.at(X)[0], covariance(kernel, X, X) - 0.5 * (reduction + reduction.T)
+        return self.at(X)[0], covariance(kernel, new, new) - 0.5 * (reduction + reduction.T)
 
     def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
         """A joint prior draw at the old and new places, less what the sites make of it: O(N + M). Many draws go backwards.
@@ -121,18 +127,40 @@ class KalmanConditional(Conditional):
         """
         if not self._chain(self.t[0]).stationary or self.sites.signed:
             return draw(self.joint(X)[1], key, n)
-        together = jnp.concatenate([self.t, X[:, 0]])
+        new = places_of(self.kernel, X)
+        together = jnp.concatenate([self.t, new.t])
         order = jnp.argsort(together, stable=True)
         t = together[order]
         precision = jnp.concatenate([self.sites.precision, jnp.zeros(len(X))])[order]
         chain = self._chain(t[0])
         if chain.varies:
-            draws = kalman_emission.posterior_samples(chain, t, precision, jnp.zeros((len(t), 1)), key, n)
+            which = None if self.which is None else jnp.concatenate([self.which, new.which])[order]
+            draws = kalman_emission.posterior_samples(chain, t, precision, jnp.zeros((len(t), 1)), key, n, which)
             return jnp.zeros_like(draws).at[order].set(draws)[len(self.t) :]
         sampled = kalman_smooth.backward_samples if n >= MANY else kalman_smooth.posterior_samples
         how: dict[str, Any] = {"smooth": kalman_parallel.smooth, "parallel": True} if self.engine.parallel else {}
         draws = sampled(chain, _gaps(t), precision, jnp.zeros((len(t), 1)), key, n, **how)[:, 0]
         return jnp.zeros_like(draws).at[order].set(draws)[len(self.t) :]
+
+    def among_outputs(self, X: Float[Array, "M D"], outputs: int) -> tuple[Float[Array, "M P C"], Float[Array, "M P P"]] | None:
+        """Means of all outputs and their covariance at each place; None where lags take them from different times."""
+        if isinstance(self.kernel, Lagged):
+            return None
+        chain, t = self._chain(self.t[0]), X[:, 0]
+        mean, spread = self._states(chain, t)
+        each = [_rows(chain, None, Places(t, jnp.full(len(t), i))) for i in range(outputs)]
+        H = jnp.stack(each, axis=1)
+        return jnp.einsum("mpd,mdc->mpc", H, mean), jnp.einsum("mpd,mde,mqe->mpq", H, spread, H)
+
+    @property
+    def rows(self) -> Float[Array, "N D"]:
+        """The places of the sites as rows of inputs, in their order."""
+        table = self._seen_at().table
+        return table.at[:, 0].add(self.kernel.lag[self.which]) if isinstance(self.kernel, Lagged) else table
+
+    def _seen_at(self, some: slice = slice(None)) -> Places:
+        """The places of the sites."""
+        return Places(self.t[some], None if self.which is None else self.which[some])
 
     def _chain(self, at: Any) -> chains.Chain:
         chain = chain_of(self.kernel, Where(at, self.t[0], self.engine.harmonics))
@@ -166,7 +194,7 @@ def _gaps(t: Float[Array, " N"]) -> Float[Array, " N"]:
     return jnp.diff(t, prepend=t[:1])
 
 
-def read(chain: chains.Chain, part: int | None, x: Float[Array, " M"], mean: Any, spread: Any) -> tuple[Any, Any]:
+def read(chain: chains.Chain, part: int | None, x: Places, mean: Any, spread: Any) -> tuple[Any, Any]:
     """Mean and variance of f, or of one part of a sum, from those of the state at these places."""
     if chain.varies:
         return kalman_emission.read_rows(_rows(chain, part, x), mean, spread)
@@ -179,9 +207,9 @@ def _row(chain: chains.Chain, part: int | None) -> Any:
     return chains.read_weights(chain, row)
 
 
-def _rows(chain: chains.Chain, part: int | None, x: Float[Array, " M"]) -> Float[Array, "M D"]:
+def _rows(chain: chains.Chain, part: int | None, x: Places) -> Float[Array, "M D"]:
     """The row for each place, of a chain that is seen differently from place to place."""
-    rows = chain.rows(x) if part is None else chain.part_rows(part, x)  # type: ignore[attr-defined]
+    rows = chain.rows(*x) if part is None else chain.part_rows(part, *x)  # type: ignore[attr-defined]
     return chains.read_weights(chain, rows.T)
 
 
@@ -245,23 +273,27 @@ class Kalman(Engine):
             smoothed = kalman_parallel.smooth(structure.chain, structure.gaps(), w, h, natural=True)
             mean, variance, log_det, gram = kalman_marginals.of_smoothed(smoothed, w, h)
             return Marginals(structure.as_given(mean), structure.as_given(variance), log_det, gram)
-        mean, variance, log_det, gram = kalman_marginals.marginals(structure.chain, structure.t, w, h, accurate=self.accurate)
+        mean, variance, log_det, gram = kalman_marginals.marginals(
+            structure.chain, structure.t, w, h, structure.which, accurate=self.accurate
+        )
         return Marginals(structure.as_given(mean), structure.as_given(variance), log_det, gram)
 
     def condition(self, structure: StateSpace, sites: Sites) -> KalmanConditional:
         sorted_sites = _in_time(structure, sites)
-        smoothed = self.smooth(structure.chain, structure.t, sorted_sites)
+        smoothed = self.smooth(structure.chain, Places(structure.t, structure.which), sorted_sites)
         w, columns = sorted_sites.precision, sorted_sites.shift if sites.natural else sorted_sites.targets
         predicted = smoothed.predicted_variance, smoothed.predicted_mean
         log_det, gram = kalman.site_sums(w, columns, *predicted, natural=sites.natural)
         kept = dataclasses.replace(sorted_sites, values=None)
-        return KalmanConditional(structure.kernel, structure.t, kept, smoothed, log_det, gram, self)
+        where = structure.which, structure.rank
+        return KalmanConditional(structure.kernel, structure.t, kept, smoothed, log_det, gram, self, *where)
 
-    def smooth(self, chain: chains.Chain, t: Float[Array, " N"], sites: Sites) -> kalman_smooth.Smoothed:
-        """Everything that is known at the places t."""
+    def smooth(self, chain: chains.Chain, places: Places, sites: Sites) -> kalman_smooth.Smoothed:
+        """Everything that is known at these places."""
+        t = places.t
         columns = sites.shift if sites.natural else sites.targets
         if chain.varies:
-            return kalman_emission.smooth(chain, t, sites.precision, columns, natural=sites.natural)
+            return kalman_emission.smooth(chain, t, sites.precision, columns, places.which, natural=sites.natural)
         if self.parallel:
             return kalman_parallel.smooth(chain, _gaps(t), sites.precision, columns, natural=sites.natural)
         return kalman_smooth.smooth(chain, _gaps(t), sites.precision, columns, accurate=True, natural=sites.natural)
@@ -269,7 +301,7 @@ class Kalman(Engine):
     def prior_draws(self, structure: StateSpace, key: Array, n: int) -> Float[Array, "N n"]:
         """n joint draws of the process at its places, in the caller's order: O(N)."""
         if structure.chain.varies:
-            draws = kalman_emission.prior_samples(structure.chain, structure.t, key, n)
+            draws = kalman_emission.prior_samples(structure.chain, structure.t, key, n, structure.which)
         else:
             draws = kalman_smooth.prior_samples(structure.chain, structure.gaps(), key, n, parallel=self.parallel)[:, 0]
         return draws[structure.rank]
@@ -293,9 +325,9 @@ class Kalman(Engine):
         if alike and not self.settle:
             w = jnp.broadcast_to(w, len(T))
         if chain.varies and self.parallel and not natural:
-            return kalman_parallel.varying_evidence(chain, structure.t, w, T)
+            return kalman_parallel.varying_evidence(chain, structure.t, w, T, structure.which)
         if chain.varies:
-            return kalman_emission.evidence(chain, structure.t, w, T, natural=natural)
+            return kalman_emission.evidence(chain, structure.t, w, T, structure.which, natural=natural)
         if self.parallel:
             return kalman_parallel.evidence(chain, gaps, w, T, natural=natural)
         if natural:
@@ -367,7 +399,7 @@ def _in_time(structure: StateSpace, sites: Sites) -> Sites:
 
 
 def _variance_at_start(kernel: Kernel, inputs: Times) -> float:
-    return float(_prior_variance(kernel, np.asarray(inputs.t[:1, None])))
+    return float(_prior_variance(kernel, np.asarray(inputs.some_place)))
 
 
 @jax.jit

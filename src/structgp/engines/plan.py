@@ -122,6 +122,11 @@ class Plan:
         said = self.chosen.accuracy if offer.accuracy == "exact" else offer.accuracy
         return self._taking(dataclasses.replace(offer, note=offer.note or self.chosen.note, accuracy=said))
 
+    def before(self, other: Plan) -> bool:
+        """Whether what was chosen here goes before what was chosen for the same data seen in another way."""
+        exact = self.chosen.quality == "exact", other.chosen.quality == "exact"
+        return exact[0] if exact[0] != exact[1] else _rank(self.chosen) <= _rank(other.chosen)
+
     def _taking(self, offer: Offer) -> Plan:
         return dataclasses.replace(self, offers=(offer, *self.offers[1:]))
 

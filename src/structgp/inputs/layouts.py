@@ -67,7 +67,8 @@ class Times(Inputs):
     rank: Int[Any, "*S N"]  # caller's values = t[rank]
     regular: bool = eqx.field(static=True, default=False)
     in_order: bool = eqx.field(static=True, default=False)  # the caller's rows were sorted already
-    clocks: Clocks = ()  # how dates are counted; empty where the times are numbers
+    clocks: Clocks = ()  # for each column how its dates are counted; empty where there are none
+    which: Int[Any, " N"] | None = None  # of several outputs, the number of the one seen at each time, in the order of t
 
     @classmethod
     def from_dates(cls, dates: Any, unit: str = "days") -> Times:
@@ -83,18 +84,25 @@ class Times(Inputs):
 
     @property
     def points(self) -> Float[Any, "N D"]:
-        return (self.t if self.in_order else self.t[self.rank])[:, None]
+        columns = [self.t] if self.which is None else [self.t, 1.0 * self.which]
+        table = library(self.t).stack(columns, axis=1)
+        return table if self.in_order else table[self.rank]
 
     @property
     def some_place(self) -> Float[Any, "1 D"]:
-        return self.t[:1, None]
+        return self.t[:1, None] if self.which is None else np.array([[self.t[0], self.which[0]]], dtype=float)
+
+    @property
+    def dimension(self) -> int:
+        return 1 if self.which is None else 2
 
     def __len__(self) -> int:
         return self.t.shape[0]
 
     def __repr__(self) -> str:
         counted = f", {self.clocks[0]!r}" if self.clocks else ""
-        return f"Times({len(self)}{', regular' if self.regular else ''}{counted})"
+        outputs = "" if self.which is None else f", {len(np.unique(self.which))} outputs"
+        return f"Times({len(self)}{outputs}{', regular' if self.regular else ''}{counted})"
 
 
 class Grid(Inputs):
@@ -219,6 +227,15 @@ def as_times(values: Float[np.ndarray, " N"]) -> Times:
     return Times(t, order, rank, evenly_spaced(t), bool(np.all(order[1:] > order[:-1])))
 
 
+def as_times_of_outputs(X: Float[np.ndarray, "N 2"], clocks: Clocks = ()) -> Times:
+    """Rows of a time and the number of an output, sorted by time, and by output where times are the same."""
+    order = np.lexsort((X[:, 1], X[:, 0]))
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    in_order = bool(np.all(order[1:] > order[:-1]))
+    return Times(X[order, 0], order, rank, False, in_order, clocks, X[order, 1].astype(int))
+
+
 def evenly_spaced(t: Float[np.ndarray, " N"]) -> bool:
     """Whether ascending values have equal gaps."""
     gaps = np.diff(t)
@@ -233,6 +250,8 @@ def together(old: Inputs, new: Inputs) -> Inputs:
     grid = grid_of(points, clocks) if isinstance(old, Grid) else None
     if grid is not None:
         return grid
+    if isinstance(old, Times) and old.which is not None:
+        return as_times_of_outputs(points, clocks)
     inputs = as_inputs(points)
     return dataclasses.replace(inputs, clocks=clocks) if clocks else inputs  # type: ignore[call-arg]
 

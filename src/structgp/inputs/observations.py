@@ -24,6 +24,7 @@ class Data(eqx.Module):
     extra: Float[Any, " N"] | None = None  # what the likelihood wants to know besides: exposure, trials, censoring
     weight: Float[Any, " N"] | None = None  # how often each observation counts: its likelihood to this power
     gridded: bool = eqx.field(static=True, default=False)  # y came as an array over a grid, so answers on whole grids do too
+    outputs: tuple[str, ...] | None = eqx.field(static=True, default=None)  # names, where y had a column for each output
 
 
 def read_observations(
@@ -68,7 +69,10 @@ def read_observations(
             "measure it in other units"
         )
     if (gone.any(axis=1) != gone.all(axis=1)).any():
-        raise ValueError("the targets are missing in different rows: fit them one at a time")
+        raise ValueError(
+            "the targets are missing in different rows: fit them one at a time, "
+            "or together by a kernel that knows of outputs, such as MaternFilters or LMC"
+        )
     seen = ~gone[:, 0]
     variances = _read_noise(noise, len(inputs))
     if likelihood.is_gaussian:

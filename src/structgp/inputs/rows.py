@@ -5,6 +5,7 @@ What fills up repeats the last row and was not seen: a site of precision 0, whic
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -55,7 +56,8 @@ def with_room(inputs: Inputs, size: int) -> Inputs:
     assert isinstance(inputs, Times)
     more = np.arange(len(inputs), size)
     order, rank = (np.concatenate([np.asarray(part), more]) for part in (inputs.order, inputs.rank))
-    return Times(filled(inputs.t, size), order, rank, False, inputs.in_order)
+    which = None if inputs.which is None else filled(inputs.which, size)
+    return Times(filled(inputs.t, size), order, rank, False, inputs.in_order, which=which)
 
 
 def unseen_beyond(data: Data, size: int) -> Data:
@@ -63,4 +65,4 @@ def unseen_beyond(data: Data, size: int) -> Data:
     seen = np.concatenate([np.asarray(data.seen), np.zeros(size - len(data.seen), bool)])
     rest = (data.y, data.noise, data.extra, data.weight)
     y, noise, extra, weight = (None if part is None else filled(part, size) for part in rest)
-    return Data(y, noise, seen, data.flat, extra, weight, data.gridded)
+    return dataclasses.replace(data, y=y, noise=noise, seen=seen, extra=extra, weight=weight)

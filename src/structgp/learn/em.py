@@ -104,6 +104,8 @@ def maximise_by_em(
 ) -> tuple[Any, Learning]:
     """The model with parameters that no step of EM makes better, and how they were found."""
     began, engine = time.perf_counter(), offer.engine
+    if isinstance(inputs, Times) and inputs.which is not None:
+        raise ValueError(_refusal("it takes one output"))
     if not isinstance(engine, Kalman) or not isinstance(inputs, Times):
         raise ValueError(_refusal(f"it needs the states of a chain, which the {engine.name} engine does not have"))
     order = np.asarray(inputs.order)

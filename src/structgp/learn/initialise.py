@@ -15,14 +15,17 @@ from ..inputs.observations import Data
 from ..inputs.rows import in_few_sizes
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
+from ..kernels.filters import FIR, SOURCES, Filters, PoleFilters
 from ..kernels.independent import IndependentKernels
 from ..kernels.induced import Induced
 from ..kernels.metrics import Metric
 from ..kernels.nonstationary import IntegratedWiener, Linear, Polynomial, Spline, ThinPlate, Wiener
 from ..kernels.oscillating import SpectralMixture
+from ..kernels.outputs import Coregion, Lagged, outputs_of
 from ..kernels.stationary import ProductMatern, Radial
 from ..kernels.views import On, Project, Warp
-from ..means import ConstantMean, LinearMean, Mean
+from ..likelihoods.gaussian import Gaussian
+from ..means import ConstantMean, LevelOfOutput, LinearMean, Mean
 from ..parameters.supports import Orthonormal, Real
 from ..parameters.tree import free_bounds, learned_leaves, named_values, with_values
 from ..posterior import Model
@@ -34,16 +37,17 @@ SOME = 800  # rows that do the same for observations that are not Gaussian
 MANY = 1000  # entries of θ beyond which no matrix of their size is made
 ROUNDING = 1e-13  # of the largest number of a column: what its spread is made of when the column is constant
 BLOCK = 2  # cells along each side of the blocks that these come in
+LAGGING = 0.1  # of the spread of the inputs: the unit of lags
+TERMS = (1 / 3, 2.0, 1 / 10, 6.0)  # factors on the scales of terms that outputs share: those that begin alike stay alike
 GROUP = 20  # rows of a group, where they are not cells
 
 
 def candidates(model: Model, X: np.ndarray, data: Data) -> Iterator[Model]:
     """The model as it was given, then as the data suggest it, in a few versions."""
     yield model
-    y, extra = _seen(data)
     scales = scales_of(X)
     for share, (factor, noisy) in enumerate(SHARES):
-        likelihood, level, spread = model.likelihood.suggested(y, extra, noisy)
+        likelihood, level, spread = _suggested_by(model, X, data, noisy)
         of_mean = _of_mean(model, level, X)
         if not share and of_mean:  # where the level is learned, the given kernel is tried at that of the data
             yield _with_learned(model, of_mean)
@@ -89,10 +93,33 @@ def some_rows(inputs: Inputs, data: Data) -> tuple[Inputs, Data]:
 
 def suggested(model: Any, X: np.ndarray, data: Data, noisy: float = SHARES[0][1]) -> Any:
     """The model with its learned values where the data suggest them: in their units, whatever these are."""
-    likelihood, level, spread = model.likelihood.suggested(*_seen(data), noisy)
+    likelihood, level, spread = _suggested_by(model, X, data, noisy)
     return _with_learned(
         model, _suggestions(model, likelihood, suggest(model.kernel, scales_of(X), spread), _of_mean(model, level, X))
     )
+
+
+def _suggested_by(model: Model, X: np.ndarray, data: Data, noisy: float) -> tuple[Any, Any, Any]:
+    """The likelihood, the level and the variance of f that the data suggest: for each output where there are several."""
+    found: tuple[Any, Any, Any] = model.likelihood.suggested(*_seen(data), noisy)
+    likelihood, level, spread = found
+    which = _numbers_of_outputs(model, X)
+    if which is None or not isinstance(likelihood, Gaussian):
+        return likelihood, level, spread
+    seen = np.asarray(data.seen)
+    each = [data.y[seen & (which == i)] for i in range(outputs_of(model.kernel).count)]  # type: ignore[union-attr]
+    total = np.array([np.var(y) if len(y) > 1 and np.ptp(y) > 0 else spread / (1 - noisy) for y in each])
+    if np.ndim(model.likelihood.noise):  # type: ignore[attr-defined]
+        likelihood = Gaussian(noisy * total)
+    if isinstance(model.mean, LevelOfOutput):
+        level = np.array([np.mean(y) if len(y) else level for y in each])
+    return likelihood, level, (1 - noisy) * total
+
+
+def _numbers_of_outputs(model: Any, X: np.ndarray) -> np.ndarray | None:
+    """The number of the output in each row, where there are several."""
+    found = outputs_of(model.kernel)
+    return None if found is None else np.round(X[:, found.among(X.shape[1])]).astype(int)
 
 
 def turned(model: Any, count: int, rng: np.random.Generator) -> list[Any]:
@@ -110,7 +137,7 @@ def _suggestions(model: Model, likelihood: Any, kernel: Kernel, of_mean: dict[st
     return values | of_mean
 
 
-def _of_mean(model: Model, level: float, X: np.ndarray) -> dict[str, Any]:
+def _of_mean(model: Model, level: Any, X: np.ndarray) -> dict[str, Any]:
     return {f"mean.{path}": value for path, value in _mean_values(model.mean, level, X.mean(axis=0)).items()}
 
 
@@ -125,12 +152,12 @@ def _with_learned(model: Model, values: dict[str, Any]) -> Model:
     return with_values(model, {leaf.path: _within(values[leaf.path], leaf.bounds) for leaf in learned if leaf.path in values})
 
 
-def _with_offset(model: Model, X: np.ndarray, level: float, spread: float) -> tuple[float, ...]:
+def _with_offset(model: Model, X: np.ndarray, level: Any, spread: Any) -> tuple[Any, ...]:
     """The variance of f about a mean that is known, when the data lie away from it: only the kernel can take them there."""
     if _of_mean(model, level, X) or jax.eval_shape(model.mean.features, X[0]).shape[0]:
         return ()
     offset = level - float(np.mean(in_few_sizes(jax.vmap(model.mean), X)))
-    return (spread + offset**2,) if offset**2 > spread else ()
+    return (spread + offset**2,) if offset**2 > np.mean(spread) else ()
 
 
 def scales_of(X: np.ndarray) -> np.ndarray:
@@ -170,8 +197,15 @@ def units_of(model: Model, X: np.ndarray, data: Data) -> np.ndarray:
     known = {f"kernel{path}": unit for path, unit in _places(model.kernel, sd).items()}
     if isinstance(model.mean, ConstantMean):
         known["mean.value"] = size
+    if isinstance(model.mean, LevelOfOutput):
+        known["mean.levels"] = np.sqrt(np.broadcast_to(_suggested_by(model, X, data, SHARES[0][1])[2], model.mean.levels.shape))
     if isinstance(model.mean, LinearMean):
         known["mean.intercept"], known["mean.slope"] = size, size / (sd if np.ndim(model.mean.slope) else np.mean(sd))
+    if _numbers_of_outputs(model, X) is not None:  # loadings in the units of their outputs
+        values = named_values(suggest(model.kernel, scales_of(X), _suggested_by(model, X, data, SHARES[0][1])[2]))
+        loadings = {path: np.asarray(value) for path, value in values.items() if path.split(".")[-1] in ("loadings", "weights")}
+        size_of = lambda W: np.sqrt(np.sum(W**2, axis=tuple(range(1, W.ndim)), keepdims=True))
+        known |= {f"kernel.{path}": np.where(size_of(W) > 0, size_of(W), 1.0) for path, W in loadings.items()}
     learned, rows = learned_leaves(model), {}
     units: list[np.ndarray] = []
     for leaf in learned:
@@ -202,6 +236,8 @@ def _places(kernel: Any, sd: np.ndarray, path: str = "") -> dict[str, Any]:
     own: dict[str, Any] = {}
     if isinstance(kernel, Linear):
         own = {f"{path}.center": sd if np.ndim(kernel.center) else np.mean(sd)}
+    if isinstance(kernel, Lagged):
+        own = {f"{path}.lags": LAGGING * (sd[:-1] if np.ndim(kernel.lags) == 2 else np.mean(sd[:-1]))}
     if isinstance(kernel, ChangePoint):
         own = {f"{path}.location": sd[kernel.dim]}
     if isinstance(kernel, Induced):
@@ -220,10 +256,12 @@ def _within(value: Any, bounds: tuple[float, float] | None) -> Any:
     return value if bounds is None else np.clip(value, *bounds)
 
 
-def _mean_values(mean: Mean, level: float, center: np.ndarray) -> dict[str, Any]:
+def _mean_values(mean: Mean, level: Any, center: np.ndarray) -> dict[str, Any]:
     """The values with which a mean passes through a level in the middle of the data."""
     if type(mean) is ConstantMean:
         return {"value": np.full(np.shape(mean.value), level)}
+    if type(mean) is LevelOfOutput:
+        return {"levels": np.broadcast_to(level, np.shape(mean.levels)).astype(float)}
     if type(mean) is LinearMean:
         return {"intercept": np.full(np.shape(mean.intercept), level - np.sum(np.asarray(mean.slope) * center))}
     return {}
@@ -284,7 +322,59 @@ def _(kernel: ThinPlate, scales: np.ndarray, variance: float) -> Kernel:
 
 @suggest.register
 def _(kernel: Sum, scales: np.ndarray, variance: float) -> Kernel:
-    return kernel.replace(terms=tuple(suggest(term, scales, variance / len(kernel.terms)) for term in kernel.terms))
+    shared = [outputs_of(term) is not None for term in kernel.terms]
+    number, terms = 0, []
+    for term, several in zip(kernel.terms, shared, strict=True):
+        factor = TERMS[number % len(TERMS)] if several and sum(shared) > 1 else 1.0
+        number += several
+        terms.append(suggest(term, factor * scales, _for(term, variance) / len(kernel.terms)))
+    return kernel.replace(terms=tuple(terms))
+
+
+def _for(kernel: Kernel, variance: Any) -> Any:
+    """The variance of each output for a kernel that knows them, else that of all."""
+    return variance if outputs_of(kernel) is not None else float(np.mean(variance))
+
+
+@suggest.register
+def _(kernel: Coregion, scales: np.ndarray, variance: Any) -> Kernel:
+    W, own = np.asarray(kernel.loadings), np.asarray(kernel.variance)
+    if W.size and not W.any():  # a saddle: nothing would ever be shared
+        W = 0.5 * np.asarray(Coregion.low_rank(*W.shape).loadings)
+    now = np.sum(W**2, axis=1) + own
+    factor = np.broadcast_to(variance, now.shape) / np.where(now > 0, now, 1.0)
+    return kernel.replace(loadings=np.sqrt(factor)[:, None] * W, variance=factor * own)
+
+
+@suggest.register
+def _(kernel: Filters, scales: np.ndarray, variance: Any) -> Kernel:
+    W = np.asarray(kernel.loadings)
+    own = 0.0 if kernel.variance is None else np.asarray(kernel.variance)
+    now = np.sum(W**2, axis=1) + own
+    factor = np.broadcast_to(variance, now.shape) / np.where(now > 0, now, 1.0)
+    length = np.asarray(scales[:-1] if np.ndim(kernel.lengthscale) == 3 else np.exp(np.mean(np.log(scales[:-1]))))
+    sources = np.resize(SOURCES, W.shape[1])
+    lengths = np.broadcast_to((sources[:, None] * length).reshape(1, W.shape[1], -1), (*W.shape, max(length.size, 1)))
+    values: dict[str, Any] = {"loadings": np.sqrt(factor)[:, None] * W}
+    values["lengthscale"] = np.reshape(lengths, np.shape(kernel.lengthscale))
+    if kernel.variance is not None:
+        values |= {"variance": factor * own, "own_lengthscale": np.broadcast_to(length, np.shape(kernel.own_lengthscale))}
+    return kernel.replace(**values)
+
+
+@suggest.register(PoleFilters)
+@suggest.register(FIR)
+def _(kernel: PoleFilters | FIR, scales: np.ndarray, variance: Any) -> Kernel:
+    W, place = np.asarray(kernel.weights), np.zeros((len(kernel.weights), 2))
+    place[:, 1] = np.arange(len(W))
+    now = np.array([float(kernel.between(x, x)) for x in place])
+    factor = np.sqrt(np.broadcast_to(variance, now.shape) / np.where(now > 0, now, 1.0))
+    return kernel.replace(weights=factor.reshape(-1, *[1] * (W.ndim - 1)) * W)
+
+
+@suggest.register
+def _(kernel: Lagged, scales: np.ndarray, variance: Any) -> Kernel:
+    return kernel.replace(kernel=suggest(kernel.kernel, scales, variance))
 
 
 @suggest.register  # type: ignore[arg-type]
@@ -294,7 +384,9 @@ def _(kernel: IndependentKernels, scales: np.ndarray, variance: float) -> Indepe
 
 @suggest.register
 def _(kernel: Product, scales: np.ndarray, variance: float) -> Kernel:
-    shares = [variance] + [1.0] * (len(kernel.factors) - 1)
+    first = next((i for i, factor in enumerate(kernel.factors) if outputs_of(factor) is not None), 0)
+    shares: list[Any] = [1.0] * len(kernel.factors)
+    shares[first] = _for(kernel.factors[first], variance)
     return kernel.replace(factors=tuple(suggest(f, scales, share) for f, share in zip(kernel.factors, shares, strict=True)))
 
 
@@ -303,8 +395,8 @@ def _(kernel: Scaled, scales: np.ndarray, variance: float) -> Kernel:
     if not learned_leaves(kernel.kernel):  # the number alone can bring the variance
         place = np.zeros(len(scales))
         own = float(kernel.kernel.between(place, place))
-        return kernel.replace(scale=variance / own) if own > 0 else kernel
-    return kernel.replace(kernel=suggest(kernel.kernel, scales, variance / float(kernel.scale)))
+        return kernel.replace(scale=float(np.mean(variance)) / own) if own > 0 else kernel
+    return kernel.replace(kernel=suggest(kernel.kernel, scales, _for(kernel.kernel, variance) / float(kernel.scale)))
 
 
 @suggest.register
@@ -314,7 +406,7 @@ def _(kernel: Induced, scales: np.ndarray, variance: float) -> Kernel:
 
 @suggest.register
 def _(kernel: On, scales: np.ndarray, variance: float) -> Kernel:
-    return kernel.replace(kernel=suggest(kernel.kernel, scales[list(kernel.dims)], variance))
+    return kernel.replace(kernel=suggest(kernel.kernel, scales[list(kernel.dims)], _for(kernel, variance)))
 
 
 @suggest.register

@@ -56,6 +56,10 @@ class Likelihood(Parametrised):
         """The variance of Gaussian noise at these places, one for all or one for each."""
         raise NotImplementedError(f"{type(self).__name__} is not Gaussian, so that it has no variance of the noise")
 
+    def told_by(self, X: Float[Any, "N D"], extra: Any) -> Any:
+        """What this likelihood has to know of observations at these places, besides what it is told; 1 for nothing."""
+        return 1.0 if extra is None else extra
+
     @property
     def coupled(self) -> bool:
         """Whether the sites of several latents are full matrices: else one number for each latent keeps them apart."""

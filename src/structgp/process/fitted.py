@@ -22,12 +22,14 @@ from ..inference.base import Inferred
 from ..inference.choose import choose
 from ..inference.ep import cavity
 from ..inputs.layouts import Grid, Inputs, as_inputs, clocks_of, duplicates, grid_of, together
-from ..inputs.observations import Data, joined, read_observations
+from ..inputs.observations import Data, joined
+from ..inputs.outputs import Outputs, read_rows
+from ..kernels.outputs import outputs_of
 from ..learn.maximise import Learning
 from ..linalg.blocks import diagonals, trace
 from ..linalg.dense.cholesky import lapack_threads
 from ..parameters.tree import as_numpy
-from ..posterior import Conditional, Model, Moments, Prediction, Result
+from ..posterior import Conditional, Model, Moments, Prediction, Result, name_to_number
 from ..structure.base import No
 from ..structure.derivatives import smoothness
 from . import moments
@@ -105,14 +107,27 @@ class Fitted(Result):
         return self.gp.likelihood
 
     @double_precision
-    def predict(self, X: Any, covariance: bool = False, part: int | None = None, extra: Any = None) -> Prediction:
+    def predict(
+        self, X: Any, covariance: bool | str = False, part: int | None = None, extra: Any = None, output: Any = None
+    ) -> Prediction:
         """The belief about f at new places: mean and variance, and the joint covariance if asked for.
+
+        Of several outputs, places without the column of their number have all of them, (M, P), or the one that `output` names;
+        ``covariance="outputs"`` adds their covariance at each place, (M, P, P).
 
         `extra` is what the likelihood wants to know of new observations: the exposure of counts, the trials of a binomial.
 
         `part` asks for one term of a kernel that is a sum, by its place in the sum, without the mean of the process. However
         many places there are, memory stays bounded unless the covariance is asked for.
         """
+        wide = self._places_of_outputs(X)
+        if wide is not None:
+            return self._of_outputs(wide, covariance, part, extra, output)
+        if output is not None or covariance == "outputs":
+            raise ValueError(
+                "output= and covariance='outputs' are for models of several outputs, asked at places without the column of "
+                f"their number: X has {as_inputs(X, clocks=clocks_of(self.inputs)).dimension} columns"
+            )
         Xs = self._new_points(X)
         part = self._which_part(part)
         if covariance and self._latents:
@@ -128,7 +143,7 @@ class Fitted(Result):
             )
             mean, joint = (np.asarray(part) for part in _joint(self.posterior, Xs))
             variance = self._spread(np.maximum(np.diagonal(joint), 0.0))
-            return Prediction(self._shaped(mean), variance, self.likelihood, joint, self._extra(extra))
+            return Prediction(self._shaped(mean), variance, self.likelihood, joint, self._extra(extra, Xs))
         grid = self._as_grid(X) if part is None else None
         if grid is None:
             self.plan.announce("prediction", len(Xs))
@@ -138,7 +153,7 @@ class Fitted(Result):
             else:
                 mean, variance = self._in_chunks(functools.partial(_marginals, part=part), Xs, part)
         mean, variance = (self._over(X, values) for values in (self._shaped(mean), self._spread(variance)))
-        return self._prediction(mean, variance, extra)
+        return self._prediction(mean, variance, self._extra(extra, Xs))
 
     @double_precision
     def sample(self, X: Any, n: int = 1, seed: Seed = None, observed: bool = False, extra: Any = None) -> np.ndarray:
@@ -148,6 +163,10 @@ class Fitted(Result):
         """
         n = whole(n, "n", 1)
         rng = generator(seed)
+        wide = self._places_of_outputs(X)
+        if wide is not None:
+            draws = self.sample(wide.reshape(-1, wide.shape[-1]), n, rng, observed, extra)
+            return draws.reshape(n, *wide.shape[:2])
         Xs, T = self._new_points(X), self._targets
         if not len(Xs):
             return np.zeros((n, 0, *self._latents) if self._single else (n, 0, T))
@@ -159,7 +178,7 @@ class Fitted(Result):
         with lapack_threads(self.plan.rows):
             draws = np.asarray(_draws(self.posterior, key, places, n))
         f = self._over(X, draws[..., 0], axis=1) if self._single else draws
-        return self.likelihood.sample(rng, f, self._extra(extra)) if observed else f
+        return self.likelihood.sample(rng, f, self._extra(extra, Xs)) if observed else f
 
     @double_precision
     def gradient(self, X: Any) -> np.ndarray:
@@ -264,9 +283,8 @@ class Fitted(Result):
         self, X: Any, y: Any, noise: Any = None, missing: str = "error", extra: Any = None, weights: Any = None
     ) -> Fitted:
         """The process given more data, with the parameters it has."""
-        new = as_inputs(X, clocks=clocks_of(self.inputs))
+        new, data = read_rows(self.gp, X, y, noise, missing, extra, weights, clocks_of(self.inputs))
         self._check_dimension(new)
-        data = read_observations(self.likelihood, y, noise, missing, new, extra, weights)
         if data.y.shape[1] != self._targets:
             raise ValueError(f"update: y has {data.y.shape[1]} targets, but the model was given {self._targets}")
         return type(self).of(self.gp, *with_more(self, new, data), learning=self.learning)
@@ -374,10 +392,10 @@ class Fitted(Result):
     def _prediction(self, mean: np.ndarray, variance: np.ndarray, extra: Any) -> Prediction:
         """A belief about f; of several latents the variances are matrices, or their diagonals."""
         if not self._latents:
-            return Prediction(mean, variance, self.likelihood, extra=self._extra(extra))
+            return Prediction(mean, variance, self.likelihood, extra=extra)
         covariance = variance if variance.ndim > mean.ndim else np.asarray(diagonals(jnp.asarray(variance)))
         variance = np.diagonal(covariance, axis1=-2, axis2=-1)
-        return Prediction(mean, variance, self.likelihood, covariance, self._extra(extra))
+        return Prediction(mean, variance, self.likelihood, covariance, extra)
 
     def _check_dimension(self, new: Inputs) -> None:
         if new.dimension != self.inputs.dimension:
@@ -414,8 +432,14 @@ class Fitted(Result):
         return dim or 0
 
     def _in_callers_order(self, mean: Any, variance: Any) -> Moments:
-        rank = np.asarray(self.inputs.rank)  # type: ignore[attr-defined]
+        rank = self._rank()
         return Moments(self._shaped(np.asarray(mean)[rank]), self._spread(np.asarray(variance)[rank]))
+
+    def _rank(self) -> np.ndarray:
+        """Where each row of the caller stands in the order of the chain, which is that of clocks where outputs have lags."""
+        known = self.conditional.rank  # type: ignore[attr-defined]
+        rank = self.inputs.rank if known is None else known  # type: ignore[attr-defined]
+        return np.asarray(rank)[: len(self.inputs)]
 
     def _along_time(self) -> Posterior:
         if not isinstance(self.conditional, KalmanConditional):
@@ -429,20 +453,60 @@ class Fitted(Result):
 
     def _without_sites(self, inferred: Inferred) -> Moments:
         m, v, _ = cavity(1.0, inferred.w, inferred.h, inferred.mean, inferred.spread)
-        without = self._prediction(np.asarray(m), np.asarray(v), self.data.extra)
+        without = self._prediction(np.asarray(m), np.asarray(v), self._extra(self.data.extra, self.inputs.points))
         mean, variance = (np.array(part) for part in without.observed)
         unseen = ~np.asarray(self.data.seen)
         mean[unseen], variance[unseen] = np.nan, np.nan
         return Moments(mean, variance)
 
-    def _extra(self, extra: Any) -> Any:
-        """What the likelihood is told besides, 1 where nothing is."""
-        return 1.0 if extra is None else np.asarray(extra, dtype=float)
+    def _extra(self, extra: Any, X: Any) -> Any:
+        """What the likelihood is told besides of observations at these places, 1 where nothing is."""
+        told = self.likelihood.told_by(np.asarray(X), None if extra is None else np.asarray(extra, dtype=float))
+        return told if np.ndim(told) == 0 or not self._targets > 1 or np.ndim(told) > 1 else told[:, None]
+
+    def _places_of_outputs(self, X: Any) -> np.ndarray | None:
+        """New places for each output, (M, P, D), where X lacks the column of its number; else None."""
+        known, D = outputs_of(self.kernel), self.inputs.dimension
+        if known is None or known.count < 2 or known.among(D) != D - 1 or isinstance(X, (Outputs, dict)):
+            return None
+        counted = clocks_of(self.inputs)[:-1]
+        new = as_inputs(X, allow_empty=True, clocks=counted if any(counted) else ())
+        if new.dimension != D - 1:
+            return None
+        places = np.repeat(np.asarray(new.points)[:, None], known.count, axis=1)
+        numbers = np.broadcast_to(np.arange(known.count)[:, None], (*places.shape[:2], 1))
+        return np.concatenate([places, numbers], axis=2)
+
+    def _of_outputs(self, wide: np.ndarray, covariance: Any, part: int | None, extra: Any, output: Any) -> Prediction:
+        """The belief about all outputs at each place, or about one of them."""
+        M, P, D = wide.shape
+        names = self.data.outputs or tuple(map(str, range(P)))
+        if output is not None:
+            return self.predict(wide[:, name_to_number(names, output)], covariance, part, extra)
+        if covariance not in (False, "outputs"):
+            raise ValueError(
+                "the covariance of all outputs at all places is that of rows (place, output): pass these, or 'outputs'"
+            )
+        flat = self.predict(wide.reshape(-1, D), part=part, extra=extra)
+        told = np.reshape(flat.extra, (M, P)) if np.ndim(flat.extra) else flat.extra
+        joint = self._among_outputs(wide) if covariance == "outputs" else None
+        mean, variance = (values.reshape(M, P) for values in (flat.mean, flat.variance))
+        return Prediction(mean, variance, self.likelihood, joint, told, names)
+
+    def _among_outputs(self, wide: np.ndarray) -> np.ndarray:
+        """The covariance of all outputs at each place, (M, P, P)."""
+        size = 64
+        pieces = [np.zeros((0, wide.shape[1], wide.shape[1]))]
+        for at in range(0, len(wide), size):
+            piece = wide[at : at + size]
+            filled = np.concatenate([piece, np.repeat(piece[:1], size - len(piece), axis=0)])
+            pieces.append(np.asarray(_outputs_together(self.posterior, filled))[: len(piece)])
+        return np.concatenate(pieces)
 
     def _precision_parts(self) -> tuple[np.ndarray, np.ndarray]:
         """The diagonal of C⁻¹ and C⁻¹y with the basis weights integrated out, in the caller's order."""
         parts = _inverse_parts(self.posterior)
-        order = self.inputs.rank if isinstance(self.conditional, KalmanConditional) else slice(len(self.inputs))  # type: ignore[attr-defined]
+        order = self._rank() if isinstance(self.conditional, KalmanConditional) else slice(len(self.inputs))
         return np.asarray(parts[0])[order], np.asarray(parts[1])[order]
 
     def _by_matrix(self) -> Fitted:
@@ -455,6 +519,17 @@ class Fitted(Result):
 
 
 FittedLatents = Fitted  # what a model of several latents was once called
+
+
+@jax.jit
+def _outputs_together(posterior: Posterior, wide: Any) -> Any:
+    conditional = posterior.conditional
+    free = posterior.weights.factor.shape[0]
+    if isinstance(conditional, KalmanConditional) and not free:
+        found = conditional.among_outputs(wide[:, 0], wide.shape[1])
+        if found is not None:
+            return found[1]
+    return jax.lax.map(lambda places: posterior.joint(places)[1], wide)
 
 
 _marginals = jax.jit(Posterior.marginals, static_argnames="part")
@@ -482,6 +557,7 @@ def with_more(fitted: Any, new: Inputs, data: Data) -> tuple[Inputs, Data, Condi
         old.flat,
         joined(old.extra, data.extra, before, after),
         joined(old.weight, data.weight, before, after),
+        outputs=old.outputs,
     )
     gp, inputs = fitted.gp, together(fitted.inputs, new)
     if fitted.inference is None and isinstance(fitted.conditional, CholeskyConditional):

@@ -13,10 +13,12 @@ from ..engines import memory
 from ..engines.approximation import Approximation, FiniteState, as_approximation
 from ..engines.plan import FEW_ROWS, Plan, asked_for, evaluations_of, plan, restarts_for
 from ..inference.mcmc import LatentDraws, sample_latents
-from ..inputs.layouts import Grid, Inputs, Points, as_inputs, grid_of
+from ..inputs.layouts import Grid, Inputs, Points, Times, as_inputs, as_times_of_outputs, clocks_of, grid_of
 from ..inputs.observations import Data, read_observations
+from ..inputs.outputs import read_rows
 from ..kernels.algebra import Kernel
 from ..kernels.independent import IndependentKernels
+from ..kernels.outputs import outputs_of
 from ..learn.average import average
 from ..learn.believe import believe
 from ..learn.clock import OUT_OF_TIME, Deadline
@@ -96,9 +98,11 @@ class GP(Parametrised):
         ``"matern"`` a Matérn kernel of high order; the plan says how far the covariance is then off. Other approximations are
         values: `Approximation`.
         """
-        inputs = as_inputs(X, clocks=())
+        if y is None:
+            inputs, data = as_inputs(X, clocks=()), None
+        else:
+            inputs, data = read_rows(self, X, y, noise, "infer", extra, weights)
         check_inputs(self, inputs)
-        data = None if y is None else read_observations(self.likelihood, y, noise, "infer", inputs, extra, weights)
         return self._planned(inputs, structure, approximate, data)[-1]
 
     @double_precision
@@ -120,14 +124,16 @@ class GP(Parametrised):
         `noise` are known noise variances, a number or one for each observation, on top of the likelihood's own.
         ``missing="infer"`` takes NaN in y for values that were not observed. `approximate` is explained at `plan`.
 
+        A kernel of P outputs (`LMC`, `MaternFilters`, …) takes rows (place…, number of the output) with one value each, a table
+        y (N, P) at places without that column, or dictionaries: ``gp.fit(Outputs({"a": xa, "b": xb}), {"a": ya, "b": yb})``.
+
         Observations that are not Gaussian become Gaussian sites by `inference`: "ep", "power-ep", "variational" or "laplace",
         by default the one that suits the likelihood. `extra` is what the likelihood wants to know of each observation besides:
         the exposure of a count, the trials of a binomial, whether a duration is censored. `weights` say how often each
         observation counts.
         """
-        inputs = as_inputs(X, clocks=())
+        inputs, data = read_rows(self, X, y, noise, missing, extra, weights)
         check_inputs(self, inputs)
-        data = read_observations(self.likelihood, y, noise, missing, inputs, extra, weights)
         rule = rule_for(self, inference, data)
         gp, inputs, data, chosen = self._planned(inputs, structure, approximate, data, rule)
         memory.check_offers(chosen.offers, inputs)
@@ -178,9 +184,8 @@ class GP(Parametrised):
         if not isinstance(method, str) or method not in LEARNERS:
             raise ValueError(f"method must be one of {sorted(LEARNERS)}, got {method!r}")
         deadline = Deadline.after(seconds)
-        inputs = as_inputs(X, clocks=())
+        inputs, data = read_rows(self, X, y, noise, missing, extra, weights)
         check_inputs(self, inputs)
-        data = read_observations(self.likelihood, y, noise, missing, inputs, extra, weights)
         rule = rule_for(self, inference, data)
         gp, inputs, data, chosen = self._planned(inputs, structure, approximate, data, rule)
         memory.check_offers(chosen.offers, inputs)
@@ -242,7 +247,7 @@ class GP(Parametrised):
         inputs, rng = as_inputs(X, clocks=()), generator(seed)
         check_inputs(self, inputs)
         f = sample_prior(self, inputs, n, rng)
-        return self.likelihood.sample(rng, f) if observed else f
+        return self.likelihood.sample(rng, f, self.likelihood.told_by(np.asarray(inputs.points), None)) if observed else f
 
     @double_precision
     def mcmc(
@@ -343,7 +348,12 @@ class GP(Parametrised):
                 inputs, data = approximation.rows(self, inputs, data)
                 gp = approximation.applied(self, inputs, data)
             return gp, inputs, data, plan(gp, inputs, structure, approximation, data, name)
-        grid = self._grid(inputs)
+        grid, along = self._grid(inputs), self._along_time(inputs, data)
+        if along is not None and structure in ("auto", "markov"):
+            on_chain = plan(self, along, structure, None, data, name)
+            others = grid or (inputs if isinstance(inputs, Grid) else None)
+            if on_chain.engine.structure == "markov" and (others is None or on_chain.before(plan(self, others, data=data))):
+                return self, along, data, on_chain
         if grid is not None:
             on_grid = plan(self, grid, structure, None, data, name)
             wanted = structure != "auto" or on_grid.chosen.quality == "exact" or len(grid) > MOST_ROWS
@@ -358,6 +368,18 @@ class GP(Parametrised):
         if len(all_factors(self.kernel, inputs.dimension)) == 1:
             return None
         return grid_of(np.asarray(inputs.X), inputs.clocks, from_rows=True)
+
+    def _along_time(self, inputs: Inputs, data: Data | None) -> Times | None:
+        """Rows of a time and the number of an output, if that is what the kernel sees in them; not a grid that is full."""
+        found = outputs_of(self.kernel)
+        if found is None or inputs.dimension != 2 or found.among(2) != 1 or self.likelihood.latents > 1:
+            return None
+        if isinstance(inputs, Times):
+            return inputs
+        if isinstance(inputs, Grid) and inputs.complete and (data is None or np.all(data.seen)):
+            return None
+        clocks = clocks_of(inputs) if any(clocks_of(inputs)) else ()
+        return as_times_of_outputs(np.asarray(inputs.points), clocks)
 
     def _needs_gaussian(self, what: str) -> None:
         if not self.likelihood.is_gaussian:

@@ -143,9 +143,11 @@ class FittedMixture(Result):
         return self.draws.evidence
 
     @double_precision
-    def predict(self, X: Any, covariance: bool = False, part: int | None = None, extra: Any = None) -> MixturePrediction:
+    def predict(
+        self, X: Any, covariance: bool | str = False, part: int | None = None, extra: Any = None, output: Any = None
+    ) -> MixturePrediction:
         """The belief about f at new places, as of `Fitted.predict`, averaged over the parameters."""
-        found = tuple(member.predict(X, covariance, part, extra) for member in self.members)
+        found = tuple(member.predict(X, covariance, part, extra, output) for member in self.members)
         return MixturePrediction(found, self.weights, self.likelihood)
 
     @double_precision

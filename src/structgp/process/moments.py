@@ -51,12 +51,12 @@ def filtered(posterior: Posterior) -> Pair:
     """
     conditional: Any = posterior.conditional
     mean_function, T = posterior.prior.mean, posterior.targets
-    known, Phi = columns(posterior.prior, conditional.t[:, None])
+    known, Phi = columns(posterior.prior, conditional.rows)
     means, variance = conditional.filtered()
     P = Phi.shape[1]
     if not P:
         return known[:, None] + means, variance
-    of_mean = jax.eval_shape(mean_function.features, jax.ShapeDtypeStruct((1,), known.dtype)).shape[0]
+    of_mean = jax.eval_shape(mean_function.features, jax.ShapeDtypeStruct(conditional.rows.shape[1:], known.dtype)).shape[0]
     free = P if mean_function.diffuse else P - of_mean
     grams = conditional.grams_so_far()
     A = grams[:, T:, T:] + prior_precision(mean_function, P, of_mean)
@@ -77,5 +77,5 @@ def _along_time(posterior: Posterior) -> tuple[Array, Array, Array]:
     """Means, the variances that the sites leave, and what the weights add, at the observed places in the order of time."""
     conditional: Any = posterior.conditional
     means, variance = conditional.smoothed.marginals()
-    mean, U = posterior.with_weights(*columns(posterior.prior, conditional.t[:, None]), means)
+    mean, U = posterior.with_weights(*columns(posterior.prior, conditional.rows), means)
     return mean, variance, U

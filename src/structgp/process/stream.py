@@ -23,7 +23,7 @@ from ..posterior import Conditional, Model, Prediction, Result
 from ..structure.approximate import NAMES, approximated
 from ..structure.base import No
 from ..structure.dense import variances
-from ..structure.state_space import Where, chain_of, harmonics_of
+from ..structure.state_space import Places, Where, chain_of, harmonics_of
 from .conditioning import check_inputs, combined
 
 
@@ -241,6 +241,6 @@ def _ahead(
 ) -> tuple[Any, Any]:
     chain = _chain(gp, first, engine)
     states = kalman_stream.ahead(chain, state, jnp.asarray(t) - time)
-    means, variance = read(chain, None, jnp.asarray(t), *states)
+    means, variance = read(chain, None, Places(jnp.asarray(t)), *states)
     mean, U = combined(*columns(gp, jnp.asarray(t)[:, None]), weights, means, targets)
     return mean, jnp.maximum(variance, 0.0) + jnp.sum(U * U, axis=0)

@@ -19,8 +19,10 @@ from .._types import double_precision
 from ..inputs.layouts import Inputs
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
+from ..kernels.filters import FIR, Filters
 from ..kernels.induced import Induced
 from ..kernels.nonstationary import Linear, Polynomial
+from ..kernels.outputs import Coregion, Lagged, number_of
 from ..kernels.stationary import Radial
 from ..kernels.views import On, Project
 from ..linalg.dense import factors
@@ -120,6 +122,32 @@ def _(kernel: Linear, X: Points, Z: Others) -> Covariance:
 @covariance.register
 def _(kernel: Polynomial, X: Points, Z: Others) -> Covariance:
     return kernel.variance * (X @ Z.T + kernel.offset) ** kernel.degree
+
+
+@covariance.register
+def _(kernel: Coregion, X: Points, Z: Others) -> Covariance:
+    seen = lambda P: jax.nn.one_hot(number_of(P[:, 0]), len(kernel.loadings), dtype=P.dtype)
+    return seen(X) @ kernel.matrix() @ seen(Z).T
+
+
+@covariance.register
+def _(kernel: Lagged, X: Points, Z: Others) -> Covariance:
+    return covariance(kernel.kernel, kernel.moved(X), kernel.moved(Z))
+
+
+@covariance.register
+def _(kernel: Filters, X: Points, Z: Others) -> Covariance:
+    # What belongs to an output is looked up once for each row, so that its derivative is a sum over rows, not over pairs.
+    rows, others = (jax.vmap(kernel.heard)(P) for P in (X, Z))
+    return jax.vmap(lambda x: jax.vmap(lambda z: kernel.of_pair(x, z))(others))(rows)
+
+
+@covariance.register
+def _(kernel: FIR, X: Points, Z: Others) -> Covariance:
+    table, q = kernel.correlations(), jnp.shape(kernel.weights)[-1]
+    m = number_of(X[:, None, 0] - Z[None, :, 0])
+    found = table[number_of(X[:, 1])[:, None], number_of(Z[:, 1])[None, :], jnp.clip(m + q - 1, 0, 2 * q - 2)]
+    return jnp.where(jnp.abs(m) < q, found, 0.0)
 
 
 def variances(kernel: Kernel, X: Points) -> Float[Array, " N"]:

@@ -10,6 +10,7 @@ as long as the noise does not reach f^(n−1), that is, as long as f has n deriv
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from functools import singledispatch
@@ -123,16 +124,19 @@ def derivative_variances(kernel: Kernel, X: Float[Array, "M D"], dim: int, order
     return jax.vmap(lambda x: along(lambda z: between(x, z), dim, order)(x))(X)
 
 
-def derivative_rows(chain: Chain, part: int | None, t: Float[Array, " M"], order: int) -> Float[Array, "M D"]:
+def derivative_rows(
+    chain: Chain, part: int | None, t: Float[Array, " M"], order: int, which: Any = None
+) -> Float[Array, "M D"]:
     """The row that reads f^(order), or that of one part of a sum, out of the chain's own state at each place."""
     F = chain.generator()
     F = jnp.where(jnp.isfinite(F), F, 0.0)  # white noise in another part of the sum
-    read = chain.rows if part is None else lambda t: chain.part_rows(part, t)  # type: ignore[attr-defined]
+    rows = chain.rows if part is None else functools.partial(chain.part_rows, part)  # type: ignore[attr-defined]
     total = jnp.zeros((len(t), chain.size))
     for k in range(order + 1):
         if k < order and not chain.varies:
             continue
-        row = jax.vmap(_times(read, order - k))(t)
+        at = lambda t, which, k=k: _times(lambda s: rows(s, which), order - k)(t)
+        row = jax.vmap(at, in_axes=(0, None if which is None else 0))(t, which)
         total = total + math.comb(order, k) * row @ _power(F, k)
     return total
 

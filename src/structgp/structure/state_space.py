@@ -21,11 +21,13 @@ from .._types import is_traced
 from ..inputs.layouts import Inputs, Times
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
+from ..kernels.filters import FIR, GaussianFilters, LowPassFilters, MaternFilters, PoleFilters
 from ..kernels.nonstationary import Constant, IntegratedWiener, Linear, Spline, White, Wiener
 from ..kernels.oscillating import Cosine, DampedOscillator, Periodic
+from ..kernels.outputs import Coregion, Lagged, number_of
 from ..kernels.stationary import HalfIntegerMatern, ProductMatern, SquaredExponential
 from ..kernels.views import On, Project
-from ..linalg.markov import chains
+from ..linalg.markov import chains, shared_noise
 from ..linalg.markov.oscillator import Oscillator
 from .base import No, Structure
 
@@ -52,6 +54,7 @@ class StateSpace(Structure):
     regular: bool = eqx.field(static=True)
     harmonics: int = eqx.field(static=True)
     in_order: bool = eqx.field(static=True)
+    which: Int[Array, " N"] | None = None  # of several outputs, the one seen at each place
 
     def in_time(self, values: Array) -> Array:
         """Rows in the caller's order, put in the order of time."""
@@ -70,11 +73,63 @@ def state_space(kernel: Kernel, inputs: Inputs, harmonics: int) -> StateSpace | 
     """The chain of a kernel along times, or why there is none."""
     if not isinstance(inputs, Times):
         return No("the inputs are not one column, so they have no order in time")
-    first = inputs.t[0]
-    chain = chain_of(kernel, Where(first, first, harmonics))
+    if inputs.which is not None:
+        refused = _not_along(kernel.kernel if isinstance(kernel, Lagged) else kernel)
+        if refused is not None:
+            return refused
+    t, which, order, rank, in_order = inputs.t, inputs.which, inputs.order, inputs.rank, inputs.in_order
+    if isinstance(kernel, Lagged):  # a lag is a clock of its own: rows are sorted by what it shows
+        t = jnp.asarray(t) - jnp.asarray(kernel.lag)[which]
+        sorted_ = jnp.argsort(t, stable=True)
+        t, which, order, in_order = t[sorted_], jnp.asarray(which)[sorted_], jnp.asarray(order)[sorted_], False
+        rank = jnp.argsort(order)
+    chain = chain_of(kernel, Where(t[0], t[0], harmonics))
     if isinstance(chain, No):
         return chain
-    return StateSpace(kernel, chain, inputs.t, inputs.order, inputs.rank, inputs.regular, harmonics, inputs.in_order)
+    return StateSpace(kernel, chain, t, order, rank, inputs.regular, harmonics, in_order, which)
+
+
+class Places(NamedTuple):
+    """Where a chain is looked at: what its clock shows there, and of several outputs the one that is seen."""
+
+    t: Any
+    which: Any = None
+
+    @property
+    def table(self) -> Any:
+        """The same as rows (time,), or (time, output), for a kernel without lags."""
+        return self.t[:, None] if self.which is None else jnp.stack([self.t, 1.0 * self.which], axis=1)
+
+
+def places_of(kernel: Kernel, X: Any) -> Places:
+    """Rows of a time, or of a time and the number of an output, as a chain sees them."""
+    if X.shape[1] == 1:
+        return Places(X[:, 0])
+    X = kernel.moved(X) if isinstance(kernel, Lagged) else X
+    return Places(X[:, 0], number_of(X[:, 1]))
+
+
+def without_lags(kernel: Kernel) -> Kernel:
+    """The kernel of what its clocks show."""
+    return kernel.kernel if isinstance(kernel, Lagged) else kernel
+
+
+def _not_along(kernel: Kernel) -> No | None:
+    """Why rows (time, output) are no chain for this kernel, as far as it does not look at times and outputs apart."""
+    if isinstance(kernel, (Sum, Product)):
+        parts = kernel.terms if isinstance(kernel, Sum) else kernel.factors
+        return next((found for found in map(_not_along, parts) if found is not None), None)
+    if isinstance(kernel, Scaled):
+        return _not_along(kernel.kernel)
+    if isinstance(kernel, On) and kernel.dims == (1,):
+        inside = isinstance(kernel.kernel, (Coregion, Constant))
+        return None if inside else No(f"{type(kernel.kernel).__name__} looks at the number of the output as if it were a place")
+    if isinstance(kernel, Lagged):
+        return No("only a part of the kernel has lags: put Lagged around all of it, one lag for each output")
+    apart = isinstance(kernel, (MaternFilters, PoleFilters, Constant)) or (isinstance(kernel, On) and kernel.dims == (0,))
+    if apart or isinstance(kernel, (GaussianFilters, LowPassFilters, FIR)):  # the last have no state, as their rule says
+        return None
+    return No(f"{type(kernel).__name__} looks at times and outputs together: put it on the times alone, by .on(0)")
 
 
 @singledispatch
@@ -240,6 +295,37 @@ def _(kernel: On, where: Where) -> chains.Chain | No:
 @chain_of.register
 def _(kernel: Project, where: Where) -> No:
     return No("Project on one input only mirrors it: leave it out")
+
+
+@chain_of.register
+def _(kernel: Coregion, where: Where) -> chains.Chain:
+    return shared_noise.Levels(kernel.matrix())
+
+
+@chain_of.register
+def _(kernel: Lagged, where: Where) -> chains.Chain | No:
+    return chain_of(kernel.kernel, where)
+
+
+@chain_of.register
+def _(kernel: MaternFilters, where: Where) -> chains.Chain:
+    rates, loadings = kernel.rates(kernel.lengthscale), jnp.asarray(kernel.loadings)
+    if rates.ndim == 3:
+        rates = rates[..., 0]
+    parts: list[chains.Chain] = [
+        shared_noise.MaternFilters(kernel.states, rates[:, m], loadings[:, m]) for m in range(loadings.shape[1])
+    ]
+    if kernel.own:
+        rates, variance = kernel.rates(kernel.own_lengthscale), jnp.asarray(kernel.variance)
+        rates = jnp.reshape(rates, variance.shape)
+        own = tuple(chains.Matern(kernel.states, rate, size) for rate, size in zip(rates, variance, strict=True))
+        parts.append(shared_noise.Apart(own))
+    return chains.Sum(*parts)
+
+
+@chain_of.register
+def _(kernel: PoleFilters, where: Where) -> chains.Chain:
+    return kernel.chain()
 
 
 @singledispatch

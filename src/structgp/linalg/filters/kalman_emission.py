@@ -16,7 +16,7 @@ Gradients are left to JAX; only the state at the beginning of each segment is ke
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from structgp.linalg.filters import kalman_smooth
 from structgp.linalg.filters.kalman_smooth import Smoothed
@@ -29,12 +29,13 @@ def evidence(
     t: Float[Array, " N"],
     precision: Float[Array, " N"],
     columns: Float[Array, "N C"],
+    which: Int[Array, " N"] | None = None,
     *,
     natural: bool = False,
     segment: int = 128,
 ) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
-    """(log_det, gram) of `kalman.evidence`, at sorted places t."""
-    places = streams(chain, t, precision, columns, natural)
+    """(log_det, gram) of `kalman.evidence`, at sorted places t, of several outputs each with the one that is seen there."""
+    places = streams(chain, t, precision, columns, natural, which)
     segment = min(segment, len(t))
 
     @jax.checkpoint
@@ -49,10 +50,16 @@ def evidence(
 
 
 def smooth(
-    chain: Chain, t: Float[Array, " N"], precision: Float[Array, " N"], columns: Float[Array, "N C"], *, natural: bool = False
+    chain: Chain,
+    t: Float[Array, " N"],
+    precision: Float[Array, " N"],
+    columns: Float[Array, "N C"],
+    which: Int[Array, " N"] | None = None,
+    *,
+    natural: bool = False,
 ) -> Smoothed:
     """Everything known at sorted places t, for the state (f, z)."""
-    gaps, h, w, T = streams(chain, t, precision, columns, natural)
+    gaps, h, w, T = streams(chain, t, precision, columns, natural, which)
     moves = _moves(chain, gaps)
     _, (p, mean, g, m, P) = lax.scan(step_of(chain.size, natural), _first(chain, columns), (*moves, h, w, T))
     zero = jnp.zeros_like(m[0]), jnp.zeros_like(P[0])
@@ -74,9 +81,10 @@ def advance(
     t: Float[Array, " N"],
     precision: Float[Array, " N"],
     columns: Float[Array, "N C"],
+    which: Int[Array, " N"] | None = None,
 ) -> tuple[tuple[Float[Array, "D C"], Float[Array, "D D"]], Float[Array, ""], Float[Array, "C C"]]:
     """The filtered (m, P) of z after N more places, from that at `since`, and what they add to log_det and gram."""
-    _, h, w, T = streams(chain, t, precision, columns, False)
+    _, h, w, T = streams(chain, t, precision, columns, False, which)
     gaps = jnp.diff(t, prepend=jnp.reshape(since, 1))
     state, (p, mean, *_) = lax.scan(step_of(chain.size, False), state, (*_moves(chain, gaps), h, w, T))
     return state, *sums(False, w[:, None], T, p[:, None], mean)
@@ -89,29 +97,37 @@ def read_rows(
     return jnp.einsum("kd,kdc->kc", rows, mean), jnp.einsum("kd,kde,ke->k", rows, covariance, rows)
 
 
-def prior_samples(chain: Chain, t: Float[Array, " N"], key: Array, count: int) -> Float[Array, "N count"]:
+def prior_samples(
+    chain: Chain, t: Float[Array, " N"], key: Array, count: int, which: Int[Array, " N"] | None = None
+) -> Float[Array, "N count"]:
     """Samples of f at sorted places t."""
     states = kalman_smooth.prior_samples(chain, jnp.diff(t, prepend=t[:1]), key, count)
-    return jnp.sum(chain.rows(t).T[:, :, None] * states[:, 1:], 1)
+    return jnp.sum(chain.rows(t, which).T[:, :, None] * states[:, 1:], 1)
 
 
 def posterior_samples(
-    chain: Chain, t: Float[Array, " N"], precision: Float[Array, " N"], columns: Float[Array, "N 1"], key: Array, count: int
+    chain: Chain,
+    t: Float[Array, " N"],
+    precision: Float[Array, " N"],
+    columns: Float[Array, "N 1"],
+    key: Array,
+    count: int,
+    which: Int[Array, " N"] | None = None,
 ) -> Float[Array, "N count"]:
     """Joint samples of f at sorted places given the sites: a prior sample plus the smoothed mean of what it missed."""
     keys = jax.random.split(key)
-    f = prior_samples(chain, t, keys[0], count)
+    f = prior_samples(chain, t, keys[0], count, which)
     sd = jnp.where(precision > 0, 1.0 / jnp.sqrt(jnp.where(precision > 0, precision, 1.0)), 0.0)
     missed = columns - f - sd[:, None] * jax.random.normal(keys[1], (len(t), count), t.dtype)
-    return f + smooth(chain, t, precision, missed).marginals()[0]
+    return f + smooth(chain, t, precision, missed, which).marginals()[0]
 
 
-def streams(chain, t, precision, columns, natural):
+def streams(chain, t, precision, columns, natural, which=None):
     """What a loop reads at each place: gap, row, site."""
     if not natural:  # nothing seen: no value and no derivative either
         precision = jnp.where(precision == 0, 0.0, precision)
         columns = jnp.where(precision[:, None] == 0, 0.0, columns)
-    return jnp.diff(t, prepend=t[:1]), chain.rows(t).T, precision, columns
+    return jnp.diff(t, prepend=t[:1]), chain.rows(t, which).T, precision, columns
 
 
 def _moves(chain, gaps):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from structgp.linalg.filters import kalman, kalman_emission
 from structgp.linalg.filters.kalman_smooth import Smoothed
@@ -35,13 +35,14 @@ def marginals(
     t: Float[Array, " N"],
     precision: Float[Array, " N"],
     shifts: Float[Array, "N C"],
+    which: Int[Array, " N"] | None = None,
     *,
     accurate: bool = True,
     segment: int = 128,
 ) -> ChainMarginals:
     """The marginals at sorted places t for sites exp(h f − ½ w f²), w of any sign: infinite or NaN if they are no density."""
     if chain.varies:
-        return of_smoothed(kalman_emission.smooth(chain, t, precision, shifts, natural=True), precision, shifts)
+        return of_smoothed(kalman_emission.smooth(chain, t, precision, shifts, which, natural=True), precision, shifts)
     options = kalman.Options(accurate or not chain.stationary, True, min(segment, len(t)))
     chain = observed_first(chain)
     form = form_of(chain.size, shifts.shape[-1])

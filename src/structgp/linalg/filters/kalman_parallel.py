@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from structgp.linalg.filters import kalman, kalman_emission, kalman_smooth
 from structgp.linalg.markov.chain_algebra import observed_first
@@ -88,10 +88,15 @@ def _shift(options, w, T):
 
 
 def varying_evidence(
-    chain: Chain, t: Float[Array, " N"], precision: Float[Array, " N"], columns: Float[Array, "N C"], segment: int = SEGMENT
+    chain: Chain,
+    t: Float[Array, " N"],
+    precision: Float[Array, " N"],
+    columns: Float[Array, "N C"],
+    which: Int[Array, " N"] | None = None,
+    segment: int = SEGMENT,
 ) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
     """The same as `kalman_emission.evidence`, for chains whose observed row depends on the place; its gradient is JAX's."""
-    streams = kalman_emission.streams(chain, t, precision, columns, natural=False)
+    streams = kalman_emission.streams(chain, t, precision, columns, False, which)
     gaps, h, w, T = (_side_by_side(x, min(segment, len(t))) for x in streams)
     moves = chain.transition(gaps), chain.noise(gaps)
     begins = _beginnings(chain.start(), moves, w, w[..., None] * T, jnp.moveaxis(h, -1, 0))

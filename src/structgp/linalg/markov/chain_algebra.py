@@ -48,8 +48,8 @@ class Scaled(Chain):
     def varies(self):
         return self.chain.varies
 
-    def rows(self, t):
-        return self.chain.rows(t)
+    def rows(self, t, which=None):
+        return self.chain.rows(t, which)
 
 
 class Sum(Chain):
@@ -91,12 +91,12 @@ class Sum(Chain):
     def varies(self):
         return any(part.varies for part in self.parts)
 
-    def rows(self, t):
-        return jnp.concatenate([part.rows(t) for part in self.parts])
+    def rows(self, t, which=None):
+        return jnp.concatenate([part.rows(t, which) for part in self.parts])
 
-    def part_rows(self, index: int, t):
+    def part_rows(self, index: int, t, which=None):
         """The rows (D, *places) that read one part out of the state, place by place."""
-        return jnp.concatenate([part.rows(t) * (i == index) for i, part in enumerate(self.parts)])
+        return jnp.concatenate([part.rows(t, which) * (i == index) for i, part in enumerate(self.parts)])
 
 
 class Product(Chain):
@@ -141,8 +141,8 @@ class Product(Chain):
     def varies(self):
         return self.left.varies or self.right.varies
 
-    def rows(self, t):
-        return (self.left.rows(t)[:, None] * self.right.rows(t)[None]).reshape(-1, *jnp.shape(t))
+    def rows(self, t, which=None):
+        return (self.left.rows(t, which)[:, None] * self.right.rows(t, which)[None]).reshape(-1, *jnp.shape(t))
 
 
 class HandOver(Chain):
@@ -168,10 +168,10 @@ class HandOver(Chain):
     def varies(self):
         return True
 
-    def rows(self, t):
+    def rows(self, t, which=None):
         away = t - self.location
         s = jnp.where(away >= 0, 1.0, 0.0) if self.width is None else jax.nn.sigmoid(away / self.width)
-        return jnp.concatenate([(1 - s) * self.before.rows(t), s * self.after.rows(t)])
+        return jnp.concatenate([(1 - s) * self.before.rows(t, which), s * self.after.rows(t, which)])
 
     def start(self):
         return block_diagonal([self.before.start(), self.after.start()])

@@ -6,7 +6,7 @@ import functools
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 number = functools.partial(eqx.field, converter=jnp.asarray)
 
@@ -59,8 +59,8 @@ class Chain(eqx.Module):
         """Whether H depends on the place, so that `rows` says what is observed and `row` only what may be."""
         return False
 
-    def rows(self, t: Float[Array, "*places"]) -> Float[Array, " D *places"]:
-        """H at these places."""
+    def rows(self, t: Float[Array, "*places"], which: Int[Array, "*places"] | None = None) -> Float[Array, " D *places"]:
+        """H at these places; of several outputs, that of the one which is seen at each."""
         return spread(self.row, t) * jnp.ones_like(t)
 
     def seen_transition(self, gap: Float[Array, "*gaps"]) -> Float[Array, " D *gaps"]:

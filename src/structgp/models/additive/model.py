@@ -79,7 +79,9 @@ class Estimate(NamedTuple):
 class FittedAdditive(Fitted):
     """An additive process given data."""
 
-    def predict(self, X: Any, covariance: bool = False, part: int | None = None, extra: Any = None) -> Prediction:
+    def predict(
+        self, X: Any, covariance: bool | str = False, part: int | None = None, extra: Any = None, output: Any = None
+    ) -> Prediction:
         """The belief about f at new places, or about one term of the sum (not centred), as for any other `Fitted`."""
         with lapack_threads(1):
             return super().predict(X, covariance, part, extra)

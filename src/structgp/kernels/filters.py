@@ -1,0 +1,262 @@
+"""Outputs that depend on each other because filters make them of the same white noises (process convolutions).
+
+The inputs are (x…, number of the output). Output i is Σ_m v_im (h_im ∗ w_m), and, unless it is not wanted, a part of its own.
+Every filter has unit energy, so that squared loadings are variances, and add up. Output i comes later where `Lagged` says so.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import Numbers, Point, Scalar
+from ..linalg.markov.shared_noise import Modes, matern_filters_covariance
+from ..parameters.supports import nonnegative, positive, real
+from ..parameters.tree import Annotated, Parametrised, parameter
+from .algebra import Kernel
+from .outputs import OutputColumn, check_numbers, number_of, outputs_of
+
+SOURCES = (1.0, 1 / 3, 2.0, 1 / 8, 4.0)  # lengthscales of several sources: those that begin alike stay copies of each other
+
+
+class Heard(NamedTuple):
+    """A place of one output: how it hears the sources, and itself."""
+
+    place: Any
+    number: Any
+    loadings: Any
+    lengthscale: Any
+    variance: Any
+    own_lengthscale: Any
+
+
+class Filters(Kernel):
+    """Outputs with loadings (P, M) on M sources, each through a filter with a lengthscale of its own, (P, M).
+
+    `variance` (P,) is that of each output's own part, with lengthscales of its own; ``own=False`` leaves it out.
+    """
+
+    outputs: int | None = eqx.field(static=True, default=None)
+    sources: int | None = eqx.field(static=True, default=None)
+    own: bool = eqx.field(static=True, default=True)
+    loadings: Numbers = parameter(None, real)
+    lengthscale: Numbers = parameter(None, positive)
+    variance: Numbers = parameter(None, nonnegative)
+    own_lengthscale: Numbers = parameter(None, positive)
+
+    def __post_init__(self) -> None:
+        given = self.loadings.value if isinstance(self.loadings, Annotated) else self.loadings
+        if given is not None and np.ndim(given) == 2:
+            P, M = np.shape(given)
+        else:
+            P, M = self.outputs or 2, self.sources or 1
+        m, i = np.arange(M), np.arange(P)[:, None]
+        scales = np.resize(SOURCES, M)
+        defaults: dict[str, Any] = {
+            "outputs": P,
+            "sources": M,
+            "loadings": 0.9 * np.cos(np.pi * m * (i + 0.5) / P) / np.sqrt(M),
+            "lengthscale": np.tile(scales, (P, 1)),
+        }
+        if self.own:
+            defaults |= {"variance": np.full(P, 0.1), "own_lengthscale": np.ones(P)}
+        for name, value in defaults.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+        Parametrised.__post_init__(self)
+
+    def __check_init__(self) -> None:
+        P, M = self.outputs, self.sources
+        shapes: dict[str, list[Any]] = {
+            "loadings": [(P, M)],
+            "lengthscale": [(P, M)],
+            "variance": [(P,)],
+            "own_lengthscale": [(P,)],
+        }
+        for name, allowed in shapes.items():
+            value = getattr(self, name)
+            if value is None:
+                continue
+            shape = np.shape(value)
+            if shape not in allowed and not ("lengthscale" in name and shape[:-1] in allowed):
+                raise ValueError(
+                    f"{type(self).__name__} of {P} outputs and {M} source{'s' if M != 1 else ''} needs {name} of shape "
+                    f"{allowed[0]}, got {shape}"
+                )
+
+    @abc.abstractmethod
+    def together(self, later: Any, earlier: Any, apart: Any) -> Scalar:
+        """The covariance of two filters of one white noise with these lengthscales, at places that are so far apart, (D,)."""
+
+    def heard(self, x: Point) -> Heard:
+        """A place with the numbers of its output."""
+        i = number_of(x[-1])
+        none = jnp.zeros(())
+        own = (self.variance, self.own_lengthscale) if self.own else (none, none)
+        variance, own_lengthscale = (jnp.asarray(part)[i] if self.own else none for part in own)
+        return Heard(x[:-1], i, jnp.asarray(self.loadings)[i], jnp.asarray(self.lengthscale)[i], variance, own_lengthscale)
+
+    def of_pair(self, a: Heard, b: Heard) -> Scalar:
+        """The covariance of two places that were heard."""
+        apart = a.place - b.place
+        shared = jax.vmap(lambda p, q: self.together(p, q, apart))(a.lengthscale, b.lengthscale)
+        total = jnp.sum(a.loadings * b.loadings * shared)
+        if not self.own:
+            return total
+        return total + jnp.where(a.number == b.number, a.variance, 0.0) * self.together(
+            a.own_lengthscale, a.own_lengthscale, apart
+        )
+
+    def check_points(self, X: Any) -> None:
+        check_numbers(self, X[:, -1], int(self.outputs or 0))
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        if x.shape[-1] < 2:
+            name = type(self).__name__
+            raise ValueError(f"{name} needs places and, in the last column, the number of the output, but there is one column")
+        return self.of_pair(self.heard(x), self.heard(z))
+
+
+class GaussianFilters(Filters):
+    """Gaussian filters, in any dimension: alone each output has the squared-exponential covariance of its lengthscale.
+
+    k_ij = Σ_m v_im v_jm Π_d √(2ℓ_iℓ_j/(ℓ_i²+ℓ_j²)) exp(−d²/(ℓ_i²+ℓ_j²)). Lengthscales (P, M, D) are one for each column.
+    """
+
+    def together(self, later: Any, earlier: Any, apart: Any) -> Scalar:
+        p, q = (jnp.broadcast_to(part, apart.shape) for part in (later, earlier))
+        squared = p * p + q * q
+        return jnp.prod(jnp.sqrt(2 * p * q / squared)) * jnp.exp(-jnp.sum(apart * apart / squared))
+
+
+class LowPassFilters(Filters):
+    """Ideal low-pass filters, in any dimension: frequencies up to 1/(2 lengthscale) pass, along each column.
+
+    k_ij = Σ_m v_im v_jm Π_d √(ℓ_min/ℓ_max) sinc(d/ℓ_max): the lower of the two cut-offs decides.
+    """
+
+    def together(self, later: Any, earlier: Any, apart: Any) -> Scalar:
+        p, q = (jnp.broadcast_to(part, apart.shape) for part in (later, earlier))
+        longest = jnp.maximum(p, q)
+        return jnp.prod(jnp.sqrt(jnp.minimum(p, q) / longest) * jnp.sinc(apart / longest))
+
+
+class MaternFilters(Filters):
+    """Filters along time that make each output alone a Matérn process of order ν = ½, 3/2, 5/2, …: a finite state, O(N).
+
+    The filters are causal: of two outputs the one with the longer lengthscale follows the other a little later.
+    """
+
+    nu: float = eqx.field(static=True, default=1.5)
+
+    @property
+    def states(self) -> int:
+        """The number of states of one filter."""
+        return round(self.nu + 0.5)
+
+    def rates(self, lengthscale: Any) -> Any:
+        """The rates that lengthscales stand for."""
+        return math.sqrt(2 * self.nu) / jnp.asarray(lengthscale)
+
+    def together(self, later: Any, earlier: Any, apart: Any) -> Scalar:
+        if apart.shape[-1] != 1:
+            raise ValueError(
+                f"MaternFilters act along time, one column, but the places have {apart.shape[-1]}: GaussianFilters"
+            )
+        p, q = (jnp.reshape(self.rates(part), ()) for part in (later, earlier))
+        ahead = apart[0] >= 0
+        return matern_filters_covariance(jnp.where(ahead, p, q), jnp.where(ahead, q, p), jnp.abs(apart[0]), self.states)
+
+
+class PoleFilters(Kernel):
+    """Outputs along time as sums of modes of one white noise: h_i(t) = Σ_k e^{−rate_k t}(a_ik cos ω_k t + b_ik sin ω_k t).
+
+    `weights` (P, K, 2) hold a and b, `frequency` the ω_k: zero for a real pole, where b means nothing. A tuning fork is one
+    mode with b alone. Poles that meet blow up the weights: keep them apart, or take `MaternFilters`.
+    """
+
+    rate: Numbers = parameter((1.0,), positive)
+    frequency: Numbers = parameter((0.0,), real)
+    weights: Numbers = parameter((((1.0, 0.0),), ((1.0, 0.0),)), real)
+
+    def __check_init__(self) -> None:
+        K = np.shape(self.rate)
+        if len(K) != 1 or np.shape(self.frequency) != K or np.shape(self.weights)[1:] != (*K, 2):
+            raise ValueError(
+                "PoleFilters needs K rates, K frequencies and weights of shape (P, K, 2), "
+                f"got {np.shape(self.rate)}, {np.shape(self.frequency)} and {np.shape(self.weights)}"
+            )
+
+    def chain(self) -> Modes:
+        """The modes, and how each output reads them."""
+        return Modes(self.rate, self.frequency, self.weights)
+
+    def check_points(self, X: Any) -> None:
+        check_numbers(self, X[:, -1], len(self.weights))
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        if x.shape[-1] != 2:
+            raise ValueError(f"PoleFilters act on (time, output), but the inputs have {x.shape[-1]} columns")
+        chain, later = self.chain(), x[0] >= z[0]
+        i, j = (chain.rows(p[0], number_of(p[1])) for p in (x, z))
+        first, second = jnp.where(later, i, j), jnp.where(later, j, i)
+        return first @ chain.transition(jnp.abs(x[0] - z[0])) @ chain.start() @ second
+
+
+class FIR(Kernel):
+    """Outputs at whole times as finite filters of white noises: weights (P, q), or (P, M, q) for M noises.
+
+    The covariance of outputs i and j, m steps apart, is Σ_k a_{k+m} b_k: nothing is left of it after q steps.
+    """
+
+    weights: Numbers = parameter(((1.0, 0.5), (0.5, 1.0)), real)
+
+    def __check_init__(self) -> None:
+        if np.ndim(self.weights) not in (2, 3) or not np.size(self.weights):
+            raise ValueError(f"FIR needs weights of shape (P, q), or (P, M, q) for M noises, got {np.shape(self.weights)}")
+
+    def correlations(self) -> Any:
+        """c_ij(m) for m = −(q−1), …, q−1, of shape (P, P, 2q − 1)."""
+        W = jnp.asarray(self.weights)
+        W = W[:, None] if W.ndim == 2 else W
+        q = W.shape[-1]
+        shifted = jnp.stack([_shifted(W, m) for m in range(1 - q, q)])  # a_{k+m}
+        return jnp.einsum("mink,jnk->ijm", shifted, W)
+
+    def check_points(self, X: Any) -> None:
+        check_numbers(self, X[:, -1], len(self.weights))
+        times = np.asarray(X)[:, 0]
+        if np.any(times != np.round(times)):
+            raise ValueError(f"FIR lives at whole times, got {times[times != np.round(times)][0]:g}")
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        if x.shape[-1] != 2:
+            raise ValueError(f"FIR acts on (time, output), but the inputs have {x.shape[-1]} columns")
+        q, m = np.shape(self.weights)[-1], number_of(x[0] - z[0])
+        i, j = number_of(x[1]), number_of(z[1])
+        found = self.correlations()[i, j, jnp.clip(m + q - 1, 0, 2 * q - 2)]
+        return jnp.where(jnp.abs(m) < q, found, 0.0)
+
+
+def _shifted(W: Any, m: int) -> Any:
+    """W with its last axis m places on, zeros where nothing is left."""
+    q = W.shape[-1]
+    kept = W[..., max(m, 0) : q + min(m, 0)]
+    return jnp.pad(kept, [(0, 0)] * (W.ndim - 1) + [(max(-m, 0), max(m, 0))])
+
+
+@outputs_of.register
+def _(kernel: Filters) -> OutputColumn:
+    return OutputColumn(-1, int(kernel.outputs or 0))
+
+
+@outputs_of.register(PoleFilters)
+@outputs_of.register(FIR)
+def _(kernel: PoleFilters | FIR) -> OutputColumn:
+    return OutputColumn(-1, len(kernel.weights))

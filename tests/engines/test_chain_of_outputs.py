@@ -1,0 +1,141 @@
+"""Several outputs along time are one chain whose observed row the output chooses: equal to the whole matrix."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import structgp as sg
+import zoo
+from structgp.engines.cholesky import Cholesky
+from structgp.engines.kalman import Kalman
+from structgp.inputs.layouts import as_inputs, as_times_of_outputs
+from structgp.inputs.observations import read_observations
+from structgp.learn.evidence import evidence_objective
+from structgp.linalg.markov.shared_noise import MaternFilters as Chain
+from structgp.parameters.tree import free_vector
+
+NOISE = sg.Gaussian([0.02, 0.05, 0.1])
+
+
+def rows(seed=0, N=24):
+    """Times that repeat, in no order, with the number of one of three outputs; values that hang together."""
+    rng = np.random.default_rng(seed)
+    X = np.stack([np.round(rng.uniform(0, 6, N), 1), rng.integers(0, 3, N)], axis=1)
+    return X, np.sin(X[:, 0] + 0.3 * X[:, 1]) * (1 + X[:, 1]) + 0.1 * rng.standard_normal(N)
+
+
+X, Y = rows()
+XS = np.stack([np.random.default_rng(1).uniform(-1, 8, 7), np.arange(7) % 3], axis=1)
+
+
+@functools.cache
+def both(name):
+    gp = sg.GP(zoo.OF_OUTPUTS[name], NOISE)
+    return tuple(gp.condition(X, Y, structure=structure) for structure in ("dense", "markov"))
+
+
+MARKOV = [name for name in zoo.OF_OUTPUTS if name not in ("GaussianFilters", "LowPassFilters", "FIR")]
+
+
+@pytest.mark.parametrize("name", zoo.mostly_full(MARKOV, "LMC", "Lagged", "PoleFilters"))
+def test_a_chain_says_what_the_matrix_says(name):
+    dense, chain = both(name)
+    assert chain.plan.engine.name == "Kalman"
+    np.testing.assert_allclose(chain.log_evidence, dense.log_evidence, rtol=1e-11)
+    p, q = (fitted.predict(XS, covariance=True) for fitted in (dense, chain))
+    for a, b in ((q.mean, p.mean), (q.covariance, p.covariance), (chain.predict(XS).variance, p.variance)):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(q.observed.variance, p.observed.variance, rtol=1e-9)
+    for a, b in zip(chain.leave_one_out(), dense.leave_one_out(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+    at_data = dense.predict(X)
+    np.testing.assert_allclose(chain.smoothed().mean, at_data.mean, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", zoo.mostly_full(MARKOV, "LMC", "Lagged"))
+def test_gradients_of_the_evidence_agree(name):
+    gp = sg.GP(zoo.OF_OUTPUTS[name], NOISE)
+    theta, found = free_vector(gp), []
+    for inputs, engine in ((as_inputs(X), Cholesky()), (as_times_of_outputs(X), Kalman())):
+        data = read_observations(gp.likelihood, Y, None, "error", inputs)
+        with jax.enable_x64(True):
+            found.append(evidence_objective(gp, inputs, data, engine.tuned(gp, inputs, data), 0.0)(theta))
+    np.testing.assert_allclose(found[1][0], found[0][0], rtol=1e-11)
+    np.testing.assert_allclose(found[1][1], found[0][1], rtol=1e-7, atol=1e-9 * np.abs(found[0][1]).max())
+
+
+def test_lags_are_clocks_in_predictions_of_all_outputs():
+    dense, chain = both("Lagged")
+    t = np.linspace(-0.5, 7, 5)
+    p, q = (fitted.predict(t, covariance="outputs") for fitted in (dense, chain))
+    np.testing.assert_allclose(q.mean, p.mean, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(q.covariance, p.covariance, rtol=1e-8, atol=1e-10)
+    # a lag is nothing but another time: without it, the same at t − lag
+    plain = sg.GP(zoo.OF_OUTPUTS["Lagged"].kernel, NOISE)
+    lag = np.asarray(zoo.OF_OUTPUTS["Lagged"].lag)
+    moved = lambda Z: np.stack([Z[:, 0] - lag[Z[:, 1].astype(int)], Z[:, 1]], axis=1)
+    same = plain.condition(moved(X), Y, structure="dense").predict(moved(XS))
+    np.testing.assert_allclose(chain.predict(XS).mean, same.mean, rtol=1e-9, atol=1e-10)
+
+
+def test_outputs_together_are_read_from_the_state():
+    dense, chain = both("LMC")
+    t = np.linspace(-0.5, 7, 5)
+    p, q = (fitted.predict(t, covariance="outputs") for fitted in (dense, chain))
+    np.testing.assert_allclose(q.covariance, p.covariance, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(np.diagonal(q.covariance, axis1=1, axis2=2), q.variance, rtol=1e-9)
+
+
+def test_noise_of_filters_is_what_is_lost_on_the_way():
+    """Q = V − A V Aᵀ where that does not cancel, and at short gaps what high precision has."""
+    with jax.enable_x64(True):
+        chain = Chain(3, jnp.array([0.7, 2.0, 5.0]), jnp.ones(3))
+        gaps = jnp.array([0.0, 0.4, 1.7, 9.0])
+        A, Q, V = chain.transition(gaps), chain.noise(gaps), chain.start()
+        lost = V[:, :, None] - jnp.einsum("ijg,jk,lkg->ilg", A, V, A)
+        np.testing.assert_allclose(Q, lost, rtol=1e-9, atol=1e-11)
+        short = np.asarray(chain.noise(jnp.array([1e-3])))[:3, :3, 0]
+        # of the value itself: q λ^5 δ^5/(20 · …), whose leading power is δ^{2m−1}
+        tiny = np.asarray(chain.noise(jnp.array([1e-6])))[:3, :3, 0]
+        np.testing.assert_allclose(short[0, 0] / tiny[0, 0], 1e15, rtol=5e-3)
+        assert np.all(np.linalg.eigvalsh(np.asarray(Q)[:, :, 1]) > 0)
+
+
+def test_a_grid_of_outputs_with_gaps_goes_along_time():
+    t = np.arange(20000.0)
+    kernel = sg.Coregion.low_rank(3).on(1) * sg.Matern32(5.0).on(0)
+    values = np.sin(t / 7)[:, None] * np.array([1.0, -0.5, 2.0])
+    values[10:20, 1] = np.nan
+    plan = sg.GP(kernel, sg.Gaussian(0.1)).plan(sg.Grid(t, np.arange(3.0)), y=values)
+    assert plan.engine.name == "Kalman"
+    assert "states" in plan.chosen.note
+
+
+def test_a_part_with_lags_of_its_own_is_refused_with_the_reason():
+    part = sg.Lagged(sg.MaternFilters(3), [0.1, 0.2]) + sg.Coregion.low_rank(3).on(1) * sg.Matern32().on(0)
+    with pytest.raises(ValueError, match="only a part of the kernel has lags"):
+        sg.GP(part, NOISE).condition(X, Y, structure="markov")
+    with pytest.raises(ValueError, match=r"looks at times and outputs together: put it on the times alone, by .on\(0\)"):
+        sg.GP(sg.MaternFilters(3) + sg.Matern32(), NOISE).condition(X, Y, structure="markov")
+
+
+def test_draws_and_more_data_follow_the_outputs():
+    _, chain = both("LMC")
+    draws = chain.sample(XS, 4000, seed=3)
+    p = chain.predict(XS, covariance=True)
+    np.testing.assert_allclose(draws.mean(axis=0), p.mean, atol=5 * np.sqrt(p.variance.max() / 4000))
+    np.testing.assert_allclose(np.cov(draws.T), p.covariance, atol=0.1 * p.variance.max())
+    more = chain.update(XS, np.ones(7))
+    whole = sg.GP(chain.kernel, NOISE).condition(np.concatenate([X, XS]), np.concatenate([Y, np.ones(7)]), structure="dense")
+    np.testing.assert_allclose(more.log_evidence, whole.log_evidence, rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", zoo.mostly_full(zoo.OF_OUTPUTS, "LMC", "FIR"))
+def test_every_kernel_of_outputs_can_be_fitted(name):
+    gp = sg.GP(zoo.OF_OUTPUTS[name], NOISE)
+    places = np.stack([np.arange(24) // 3, np.arange(24) % 3], axis=1).astype(float) if name == "FIR" else X
+    fitted = gp.fit(places, Y, restarts=0, max_evaluations=4)
+    assert fitted.log_evidence > gp.condition(places, Y).log_evidence - 1e-6

@@ -1,0 +1,87 @@
+"""Several outputs at the door: rows, wide tables with gaps, dictionaries, and predictions of all of them or of one."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import structgp as sg
+
+RNG = np.random.default_rng(0)
+T = np.sort(RNG.uniform(0, 6, 12))
+F = np.stack([np.sin(T), 10 + 5 * np.sin(T - 0.3)], axis=1)
+Y = F + np.array([0.1, 0.5]) * RNG.standard_normal(F.shape)
+Y[4:7, 1] = np.nan
+SEEN = ~np.isnan(Y)
+ROWS = np.array([[T[n], p] for n, p in zip(*np.nonzero(SEEN), strict=True)])
+GP = sg.GP(sg.LMC(2, sg.Matern32(1.0)), sg.Gaussian([0.01, 0.2]), mean=sg.LevelOfOutput([0.0, 10.0]))
+NAMES = ("a", "b")
+
+
+@functools.cache
+def given(how):
+    if how == "rows":
+        return GP.condition(ROWS, Y[SEEN])
+    if how == "wide":
+        return GP.condition(T, Y, missing="infer")
+    by_name = {name: T[SEEN[:, p]] for p, name in enumerate(NAMES)}
+    return GP.condition(sg.Outputs(by_name), {name: Y[SEEN[:, p], p] for p, name in enumerate(NAMES)})
+
+
+@pytest.mark.parametrize("how", ["wide", "names"])
+def test_tables_and_dictionaries_are_rows(how):
+    rows, other = given("rows"), given(how)
+    np.testing.assert_allclose(other.log_evidence, rows.log_evidence, rtol=1e-12)
+    p, q = rows.predict(T[:5]), other.predict(T[:5])
+    np.testing.assert_allclose(q.mean, p.mean, rtol=1e-10)
+    assert q.names == (NAMES if how == "names" else ("0", "1"))
+
+
+def test_all_outputs_one_of_them_and_their_covariance():
+    fitted = given("names")
+    p = fitted.predict(T[:5], covariance="outputs")
+    assert p.mean.shape == (5, 2)
+    assert p.covariance.shape == (5, 2, 2)
+    one = fitted.predict(T[:5], output="b")
+    np.testing.assert_allclose(one.mean, p["b"].mean, rtol=1e-12)
+    np.testing.assert_allclose(one.observed.variance - one.variance, 0.2, rtol=1e-10)
+    np.testing.assert_allclose(p.observed.variance - p.variance, np.tile([0.01, 0.2], (5, 1)), rtol=1e-8)
+    np.testing.assert_allclose(p[1].interval()[1], one.interval()[1], rtol=1e-10)
+    rows = np.column_stack([np.repeat(T[:5], 2), np.tile([0.0, 1.0], 5)])
+    joint = fitted.predict(rows, covariance=True).covariance
+    np.testing.assert_allclose(p.covariance[3], joint[6:8, 6:8], rtol=1e-9)
+    assert fitted.sample(T[:5], 3, seed=0).shape == (3, 5, 2)
+    log = p.log_prob(F[:5])
+    np.testing.assert_allclose(log[:, 1], one.log_prob(F[:5, 1]), rtol=1e-10)
+
+
+def test_learning_finds_correlation_level_and_noise_of_each():
+    fitted = GP.fit(T, Y, missing="infer", restarts=0)
+    found = sg.correlations(fitted.kernel)
+    assert found.correlation[0, 1] > 0.7
+    assert fitted.gp.mean.levels[1] > 5
+    assert found.table(NAMES)[1][0] == "a"
+    assert len(found.table()) == 3
+    again = fitted.update(np.array([6.5]), np.array([[0.2, np.nan]]), missing="infer")
+    assert len(again.inputs) == len(ROWS) + 1
+
+
+def test_messages():
+    with pytest.raises(ValueError, match=r"y has 3 NaN .* pass missing='infer'"):
+        GP.condition(T, Y)
+    with pytest.raises(ValueError, match="there is no output 'c': there are 'a', 'b', or their numbers"):
+        given("names").predict(T[:5], output="c")
+    with pytest.raises(ValueError, match="3 outputs were given, but the kernel has 2 outputs"):
+        GP.condition(sg.Outputs(dict.fromkeys("abc", T)), dict.fromkeys("abc", T))
+    with pytest.raises(ValueError, match="y has outputs a, but X has a, b: both need the same names"):
+        GP.condition(sg.Outputs(dict.fromkeys("ab", T)), {"a": T})
+    with pytest.raises(TypeError, match="y is a dictionary of outputs, but X is not"):
+        GP.condition(T, {"a": T, "b": T})
+    with pytest.raises(ValueError, match="or together by a kernel that knows of outputs"):
+        sg.GP(sg.Matern32()).condition(T, Y, missing="infer")
+    with pytest.raises(ValueError, match="MaternFilters of 3 outputs and 1 source needs lengthscale of shape"):
+        sg.MaternFilters(3, lengthscale=[1.0, 2.0])
+    with pytest.raises(ValueError, match=r"Lagged needs a kernel of several outputs and a lag for each of them but the first"):
+        sg.Lagged(sg.MaternFilters(3), [0.1])
+    with pytest.raises(ValueError, match="MaternFilters has outputs 0 to 1, but the inputs hold 2 in their column"):
+        sg.GP(sg.MaternFilters(2)).condition(np.array([[0.0, 2.0]]), [1.0])
