@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import chooser_study, plan_honesty
+from benchmarks import chooser_study, labels_table, plan_honesty
 from benchmarks.machine import machine, one_line
 from benchmarks.registry import Problem, load_problems
 from benchmarks.report import slope_lines, slopes, summarise, table
@@ -23,7 +23,7 @@ FOOT = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, measure, print; the exit status is 0 unless the request itself makes no sense."""
     words = list(sys.argv[1:] if argv is None else argv)
-    studies = {"plan-honesty": plan_honesty.main, "chooser-study": chooser_study.main}
+    studies = {"plan-honesty": plan_honesty.main, "chooser-study": chooser_study.main, "labels-table": labels_table.main}
     if words[:1] and words[0] in studies:
         return studies[words[0]](words[1:])
     parser = make_parser()
