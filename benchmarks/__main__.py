@@ -23,7 +23,12 @@ FOOT = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, measure, print; the exit status is 0 unless the request itself makes no sense."""
     words = list(sys.argv[1:] if argv is None else argv)
-    studies = {"plan-honesty": plan_honesty.main, "chooser-study": chooser_study.main, "labels-table": labels_table.main}
+    studies = {
+        "plan-honesty": plan_honesty.main,
+        "chooser-study": chooser_study.main,
+        "labels-table": labels_table.main,
+        "labels-dense": labels_table.dense,
+    }
     if words[:1] and words[0] in studies:
         return studies[words[0]](words[1:])
     parser = make_parser()

@@ -84,10 +84,10 @@ def naval(split: int) -> Part:
     return stored("uci_naval", split, drop="kMt")
 
 
-def magic_part(split: int) -> Part:
-    """5,000 of the rows of magic; all test rows."""
+def magic_part(split: int, rows: int) -> Part:
+    """Some of the rows of magic; all test rows."""
     part = stored("magic", split)
-    some = np.random.default_rng(split).permutation(len(part.y_train))[:5000]
+    some = np.random.default_rng(split).permutation(len(part.y_train))[:rows]
     return Part(part.X_train[some], part.y_train[some], part.X_test, part.y_test)
 
 
@@ -135,7 +135,7 @@ LABELS: dict[str, Callable[[int], Part]] = {
     **_divided("oil_flow", oil_flow),
     **_divided("uci_spambase"),
     **{f"{name}_all": lambda split, name=name: divided(load(f"raetsch_{name}").inputs_and_target, split) for name in LARGER},
-    "magic_5000": magic_part,
+    **{f"magic_{rows}": lambda split, rows=rows: magic_part(split, rows) for rows in (4000, 5000)},
     **_stored("magic"),
     "ijcnn1": ijcnn1,
 }

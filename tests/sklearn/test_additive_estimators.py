@@ -4,9 +4,11 @@ Every check of scikit-learn runs for one of the four estimators, which share mos
 the environment every check runs for all of them, which takes some minutes. `make test` takes only those that share a table.
 """
 
+import dataclasses
 import functools
 import os
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,6 +26,7 @@ from structgp import (
     ProjectionPursuitGPClassifier,
     ProjectionPursuitGPRegressor,
 )
+from structgp.learn.clock import OUT_OF_TIME
 from structgp.models import choose
 from structgp.models.additive.model import FittedAdditive
 from structgp.models.pursuit.model import FittedProjectionPursuit
@@ -168,6 +171,7 @@ def test_the_plan_says_how_each_did_and_why_others_did_not(few_rows_are_many, mo
     y = 3 * np.sin(2 * X[:, 0]) + 0.3 * np.random.default_rng(0).standard_normal(64)
     candidates = listed(inducing=good, additive=None, neighbours=bad, projection_pursuit=1e4)
     monkeypatch.setattr(choose, "for_many_rows", lambda *_: candidates)
+    monkeypatch.setattr(choose, "PAYS", np.inf)
     monkeypatch.setattr(choose, "_offer", lambda attempt, fitted, X, classes: fitted.plan.chosen)
     model = GPRegressor(random_state=0).fit(X, y)
     assert model.fitted_.gp is good
@@ -178,6 +182,35 @@ def test_the_plan_says_how_each_did_and_why_others_did_not(few_rows_are_many, mo
     assert "log probability" in behind
     assert "about 10000 s of learning, and" in left_out
     assert "64 rows in a dense matrix take" in dense
+
+
+def test_what_cannot_pay_is_not_tried(few_rows_are_many, monkeypatch):
+    """A product of two columns is no sum, which least squares tell; time that the leader lacks is left to it."""
+    rows = np.random.default_rng(0).standard_normal((400, 2))
+    y = 3 * np.sin(2 * rows[:, 0]) * rows[:, 1] + 0.1 * np.random.default_rng(1).standard_normal(400)
+    good = sg.GP(sg.Matern52([1.0, 2.0], 4.0), sg.Gaussian(0.01))
+    on = []
+
+    def fit(X, y, tell, deadline):
+        return dataclasses.replace(good.condition(X, y), learning=SimpleNamespace(message=OUT_OF_TIME))
+
+    def go_on(fitted, X, y, deadline):
+        on.append(len(y))
+        return good.condition(X, y)
+
+    candidates = listed(additive=None, inducing=good, projection_pursuit=None)
+    candidates["inducing"] = candidates["inducing"]._replace(fit=fit, go_on=go_on)
+    monkeypatch.setattr(choose, "for_many_rows", lambda *_: candidates)
+    monkeypatch.setattr(choose, "_offer", lambda attempt, fitted, X, classes: fitted.plan.chosen)
+    plan = str(GPRegressor(random_state=0).fit(rows, y).plan_)
+    assert on == [400]
+    assert "by least squares its error is" in plan
+    assert "the time is left to the leader, which was stopped by the clock" in plan
+    slow = {name: one._replace(seconds=1e4) for name, one in candidates.items()}
+    monkeypatch.setattr(choose, "for_many_rows", lambda *_: slow)
+    model = GPRegressor(random_state=0).fit(rows, y)
+    assert on == [400]  # alone it learns from all rows
+    assert "all rows from the start" in str(model.plan_)
 
 
 def test_nothing_that_can_be_learned(few_rows_are_many, monkeypatch):

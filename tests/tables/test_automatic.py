@@ -324,12 +324,12 @@ def test_shapes_lead_to_candidates():
 
 def test_long_tables_of_labels_and_counts_have_sums_to_try():
     rng = np.random.default_rng(0)
-    columns = {f"x{d}": rng.uniform(size=2000) for d in range(4)}
-    codes = rng.integers(0, 3, 2000)
+    columns = {f"x{d}": rng.uniform(size=3000) for d in range(4)}
+    codes = rng.integers(0, 3, 3000)
     for target, classes in ((codes, 0), (np.array(["a", "b", "c"])[codes], 3)):
         ready = prepare(pl.DataFrame({**columns, "v": target}), "v")
         rows = affordable_rows(4, "counts", classes, 0.6 * 120.0)
-        assert rows < 2000
+        assert rows < 3000
         assert next(one.rows for one in ready.candidates if one.plan is not None) == rows
         assert ready.candidates[0].name == "a sum of functions of one column each"
         names = [one.name for one in ready.candidates]
@@ -360,8 +360,9 @@ def test_a_model_is_better_only_where_it_clearly_is():
 def test_what_is_affordable_is_one_limit():
     assert affordable_rows(3, "regression") > 4600
     assert affordable_rows(8, "regression") == pytest.approx(5100, abs=100)
-    assert affordable_rows(8, "classification") == pytest.approx(1930, abs=50)
-    assert affordable_rows(8, "classification", 5) == pytest.approx(1930 / 5 ** (1 / 3), rel=0.05)
+    assert affordable_rows(8, "classification") == pytest.approx(4300, abs=50)
+    assert affordable_rows(8, "classification", 5) == pytest.approx(4300 / 5 ** (1 / 3), rel=0.15)
+    assert affordable_rows(8, "outliers") < affordable_rows(8, "counts") == affordable_rows(8, "classification")
     rows = affordable_rows(8, "regression", 0, 72.0)
     assert choose.learning_seconds(cost_of_matrix(rows, 8), 8) == pytest.approx(72.0, rel=0.01)
 

@@ -12,7 +12,10 @@ OUT_OF_TIME = "out of time; the best point so far is kept"
 
 @dataclasses.dataclass(frozen=True)
 class Deadline:
-    """A moment on a clock that counts seconds; it is asked after every evaluation, and never in the midst of one."""
+    """A moment on a clock that counts seconds; it is asked after every evaluation, and never in the midst of one.
+
+    An evaluation that is expected to end after it is not begun.
+    """
 
     at: float = math.inf
     clock: Callable[[], float] = time.perf_counter
@@ -33,6 +36,10 @@ class Deadline:
     def share(self, count: int) -> Deadline:
         """The end of the first of so many equal parts of what is left."""
         return Deadline(self.clock() + max(self.left(), 0.0) / count, self.clock)
+
+    def allows(self, seconds: float) -> bool:
+        """Whether there is time for something that takes so long."""
+        return self.left() >= max(seconds, 0.0) and not self.passed()
 
     def passed(self) -> bool:
         """Whether there is no time left."""

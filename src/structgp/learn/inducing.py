@@ -74,6 +74,15 @@ def maximise_through_inputs(
     return _Stages(model, inputs, data, offer, deadline, options).run()
 
 
+@double_precision
+def go_on_through_inputs(
+    model: Any, inputs: Any, data: Data, offer: Offer, deadline: Deadline, max_evaluations: int
+) -> tuple[Any, Learning]:
+    """The same from a model that was learned in this way, where time was over too early: on from where it is."""
+    options = {"restarts": 0, "seed": 0, "max_evaluations": max_evaluations, "progress": False}
+    return _Stages(model, inputs, data, offer, deadline, options).go_on()
+
+
 class _Stages:
     """One fit: the model as it goes through the stages, and what they took."""
 
@@ -108,6 +117,12 @@ class _Stages:
             learning = dataclasses.replace(learning, message="as long as it paid") if learning.converged else learning
         seconds = time.perf_counter() - self.began
         return self.model, dataclasses.replace(learning, evaluations=self.evaluations, seconds=seconds)
+
+    def go_on(self) -> tuple[Any, Learning]:
+        """The last stage alone."""
+        moved = self._worth_moving(WORTH)
+        learning = self._climb(TOGETHER, self.model if moved else self._held(), WORTH * self.count * PATIENCE / 10)
+        return self.model, learning
 
     def _held(self) -> Any:
         """The model with the inducing inputs held."""

@@ -37,8 +37,8 @@ from .objective import LOWEST, Objective
 
 WIDTH = np.log(1e6)  # how far from the start a parameter may go, on the scale of θ
 TOLERANCE = 1e-9  # relative change of the objective for each observation
-MANY_ROWS = 2000  # from which on a costly climb begins with a look at some of the rows
-WORTH = 1e-3  # of a log evidence: where evaluations are costly, nobody goes after less
+MANY_ROWS = 1000  # from which on a costly climb begins with a look at some of the rows
+WORTH = 0.02  # of a log evidence: where evaluations are costly, nobody goes after less
 FLAT = 5e-4  # gradient for each observation at which a failed line search counts as the end
 PATIENCE = 6  # evaluations without gain after which a climb on random probes ends
 SPREAD = 1.0  # standard deviation of the restarts on the scale of θ
@@ -157,6 +157,7 @@ class Climb:
         """What the objective lacks to its value at the start, for each observation, which a minimiser takes."""
         if self.stop.is_set():
             raise Interrupted
+        began = self.deadline.clock()
         value, gradient = self._look(theta)
         if self.best is None or value > self.best[0]:
             self.best = (value, theta.copy(), gradient)
@@ -164,7 +165,7 @@ class Climb:
         self.heights.append(self.best[0])
         if self.grain and len(self.heights) > PATIENCE and self.best[0] - self.heights[-1 - PATIENCE] < self.grain:
             raise Settled
-        if self.deadline.passed():
+        if not self.deadline.allows(self.deadline.clock() - began):
             raise OutOfTime
         # from the start on: the evidence of y in other units differs by a constant, which must not move the relative tolerance
         return (self.looked.value - value) / self.count, -gradient / self.count
@@ -246,7 +247,7 @@ def maximise(
         starts = [free_vector(maximise(model, places, some, dense, **options)[0])]
     elif objective_of is not None and len(inputs) > MANY_ROWS:
         places, some = some_rows(inputs, data)
-        part: dict[str, Any] = {"objective": objective_of(places, some), "worth": 10 * WORTH}
+        part: dict[str, Any] = {"objective": objective_of(places, some), "worth": WORTH}
         starts, worth = [free_vector(maximise(model, places, some, offer, **part, **options)[0])], WORTH
     else:
         starts = [free_vector(candidate) for candidate in candidates(model, np.asarray(inputs.points), data)]

@@ -3,14 +3,18 @@
 What there is: one function of all columns, exactly (a dense matrix), through inducing inputs, or in up to four columns by
 neighbours; a sum of functions of one column each; a sum of functions of learned projections.
 The exact one is taken by an estimator wherever learning it is expected to take no longer than there is time for; the command
-line, which holds rows out, compares it with the sums. Where it is not affordable all others compete, the cheapest first, as
-long as there is time, and learn from all rows but some, by whose log probability they are compared.
+line, which holds rows out, compares it with the sums. Where it is not affordable all others compete, as long as there is time,
+and learn from all rows but some, by whose log probability they are compared. One function of all columns comes first, because
+it is what others are seldom better than; sums follow, the cheaper first, if they can pay: functions of one column are not
+learned where splines by least squares, which take a moment, are far behind, and projections are not searched for while the
+leader was stopped by the clock and could go on. What wins goes on with all rows in the time that is left. Where there is time
+for one of them only, it has all rows from the start.
 
 How they are compared (`best`): by the log probability of rows held out, where some were, row by row: what is behind by more
 than two standard errors of the mean difference is out. Among what is left the evidence decides, charged for the numbers that
 were learned and not averaged over: ½ log N for each (Schwarz 1978), or 2 for labels and counts, which say too little to pay
 more. It compares models that learned from the same rows, exactly or from below; of inducing inputs and neighbours it is
-neither, so that where they take part rows held out decide alone. Where these do not speak clearly the simpler model is taken.
+neither, so that where they take part the mean over rows held out decides. Where neither speaks the simpler model is taken.
 """
 
 from __future__ import annotations
@@ -33,14 +37,18 @@ from ..engines.machine import reference
 from ..engines.neighbours import NeighbourEngine, Neighbours, cost_of_neighbours
 from ..engines.plan import Plan, evaluations_of
 from ..inputs.layouts import as_inputs
+from ..inputs.observations import read_observations
 from ..kernels.stationary import Matern52, SquaredExponential
-from ..learn.clock import Deadline
+from ..learn.clock import OUT_OF_TIME, Deadline
+from ..learn.inducing import SEEN, go_on_through_inputs
+from ..learn.initialise import SOME
+from ..learn.maximise import MANY_ROWS
 from ..likelihoods.base import Likelihood
 from ..likelihoods.gaussian import Gaussian
 from ..likelihoods.labels import Bernoulli
 from ..means import ConstantMean
 from ..parameters.priors import Alike, LogNormal
-from ..parameters.tree import free_vector, learned
+from ..parameters.tree import free_vector, learned, leaves
 from ..process.gp import GP
 from .additive.model import AdditiveGP
 from .labels import AdditiveLabels, ProjectionPursuitLabels
@@ -64,7 +72,15 @@ NEWTON = 8  # passes over the rows that one evaluation for labels takes, about
 CLEARLY = 2.0  # standard errors by which rows held out must be less probable
 HELD, MOST_HELD = 0.1, 2000  # part of the rows that is held out where many compete, and the most of them
 GIVING = 0.25  # part of the time that is kept for scores, and for giving the chosen model all rows
+ENDING = 0.1  # part of the time that is kept for what follows learning
 SEARCHING = 0.5  # part of the time for the search of projections
+LEARNED_FROM = 1000  # labels or counts of which one function of all columns is learned, which then sees all
+GIVEN_AT_ONCE = 2500  # labels or counts of which a dense matrix is made in a few seconds, once they are learned from
+FIRST = 10  # evaluations after which learning through inducing inputs has something to show
+PAYS = 1.5  # times the squared error of the leader, beyond which splines by least squares say that functions of a column do not
+KNOTS = 20  # of these splines in each column, at most
+PER_KNOT = 10  # rows, at least
+QUICK_ROWS = 10_000  # and the most rows
 FACTOR = 3.0  # by which the log evidence must be larger to outdo a simpler model: 20 times as probable
 
 NEVER = 1e-300  # no probability is smaller, so that every loss is finite
@@ -86,7 +102,7 @@ class Limits(NamedTuple):
         return {} if self.projections is None else {"most": self.projections}
 
 
-SEARCH = Limits()  # of an estimator, which has no budget
+SEARCH = Limits(learning_rows=2000)  # of an estimator
 
 
 class Candidate(NamedTuple):
@@ -104,6 +120,7 @@ class Candidate(NamedTuple):
     compiling: float = COMPILING  # seconds of those that go by before it runs
     average: Callable[[Any, Any, np.ndarray, Any], Any] = lambda fitted, X, y, parameters: fitted  # over unsure parameters
     comparable: bool = True  # whether its evidence is that of a model, or a bound on it
+    go_on: Callable[[Any, Any, np.ndarray, Deadline], Any] | None = None  # with other rows, where time was over too early
 
 
 class Tried(NamedTuple):
@@ -120,6 +137,9 @@ def best(tried: Sequence[Tried], by_evidence: bool = True) -> int:
     near = [i for i in near if tried[i].whole] or near
     if not by_evidence or not all(tried[i].whole for i in near):
         return near[0]
+    scores = {i: tried[i].scores for i in near}
+    if any(np.isnan(tried[i].evidence) for i in near) and all(one is not None for one in scores.values()):
+        return max(near, key=lambda i: np.mean(scores[i]))  # type: ignore[arg-type]
     evidence = {i: -np.inf if np.isnan(tried[i].evidence) else tried[i].evidence for i in near}
     return next(i for i in near if evidence[i] >= max(evidence.values()) - FACTOR)
 
@@ -155,12 +175,23 @@ def learning_seconds(cost: Cost | None, columns: int, classes: int = 0) -> float
     return times * reference().seconds(cost.evaluation) if cost else 0.0
 
 
+def sites_seconds(rows: int, columns: int, task: str, classes: int = 0) -> float:
+    """The same for labels, counts or outliers in a dense matrix: a climb on some of many rows, and a short one on all."""
+    look = lambda N: look_at_matrix(N) if task == "outliers" else look_at_matrix(N, 1.0)
+    cost = lambda N: cost_of_matrix(N, columns).searching(look(N))
+    if rows <= MANY_ROWS:
+        return learning_seconds(cost(rows), columns, classes)
+    whole = functions_of(classes) * FIRST * reference().seconds(cost(rows).evaluation)
+    return learning_seconds(cost(SOME), columns, classes) + whole
+
+
 def affordable_rows(columns: int, task: str, classes: int = 0, seconds: float = SECONDS) -> int:
     """The most rows of which a dense matrix can be learned from in so many seconds."""
 
     def needed(rows: int) -> float:
-        cost = cost_of_matrix(rows, columns)
-        return learning_seconds(cost if task == "regression" else cost.searching(look_at_matrix(rows)), columns, classes)
+        if task == "regression":
+            return learning_seconds(cost_of_matrix(rows, columns), columns, classes)
+        return sites_seconds(rows, columns, task, classes)
 
     return bisect.bisect_left(range(1, LARGEST), seconds, key=needed)
 
@@ -170,37 +201,89 @@ def for_many_rows(
 ) -> dict[str, Candidate]:
     """All that can take many rows of a table of this shape, by the structure that asks for it, the simpler first."""
     additive, projections = sums(task, shape, likelihood, classes, seed, limits).items()
-    N, D = shape
-    inducing, near = cost_of_inputs(N, INDUCING, D), cost_of_neighbours(N, NEIGHBOURS, D)
+    D = shape[1]
     if task != "regression":
-        inducing = inducing.searching(inducing.condition)
-    sparse = {"inducing": _sparse("inducing", Inducing(INDUCING), inducing, task, D, likelihood, limits)}
-    if task == "regression" and 1 < D <= MOST_COLUMNS:
-        sparse = {"neighbours": _sparse("neighbours", Neighbours(NEIGHBOURS), near, task, D, likelihood, limits)} | sparse
-    return dict([additive, *((name, by_class(one, classes)) for name, one in sparse.items()), projections])
+        inducing = by_class(_inducing_labels(shape, likelihood, task, functions_of(classes), seed, limits), classes)
+        return dict([additive, ("inducing", inducing), projections])
+    sparse = {"inducing": _inducing(shape, limits)}
+    if 1 < D <= MOST_COLUMNS:
+        sparse = {"neighbours": _neighbours(shape, limits)} | sparse
+    return dict([additive, *sparse.items(), projections])
 
 
-def _sparse(
-    name: str, approximation: Approximation, cost: Cost, task: str, D: int, likelihood: Likelihood, limits: Limits
-) -> Candidate:
-    """One function of all columns, of which an approximation takes many rows at this cost."""
-    if task == "regression":
-        gp = GP(Matern52(np.full(D, np.sqrt(D))), Gaussian(), ConstantMean())
-    else:
-        lengthscales: Any = learned(np.full(D, np.sqrt(D)), prior=Alike()) if D > 1 else 1.0
-        gp = GP(SquaredExponential(lengthscales, learned(4.0, prior=LogNormal(np.log(4.0), 2.0))), likelihood, ConstantMean())
+def _of_all_columns(D: int) -> GP:
+    return GP(Matern52(np.full(D, np.sqrt(D))), Gaussian(), ConstantMean())
+
+
+def _inducing(shape: tuple[int, int], limits: Limits) -> Candidate:
+    N, D = shape
+    approximation, begun = Inducing(INDUCING), cost_of_matrix(min(N, SEEN[0]), D)
+    seconds = COMPILING + learning_seconds(begun, D) + FIRST * reference().seconds(cost_of_inputs(N, INDUCING, D).evaluation)
+
+    def go_on(fitted: Any, X: Any, y: np.ndarray, deadline: Deadline) -> Any:
+        gp, inputs = fitted.gp, as_inputs(X)
+        data, offer = read_observations(gp.likelihood, y, None, "error", inputs), gp.plan(X, approximate=approximation).chosen
+        gp, learning = go_on_through_inputs(gp, inputs, data, offer, deadline, limits.evaluations)
+        return dataclasses.replace(gp.condition(X, y, approximate=approximation), learning=learning)
+
+    return _approximately("inducing", approximation, D, seconds, limits)._replace(go_on=go_on)
+
+
+def _neighbours(shape: tuple[int, int], limits: Limits) -> Candidate:
+    N, D = shape
+    seconds = COMPILING + learning_seconds(cost_of_neighbours(N, NEIGHBOURS, D), D)
+    return _approximately("neighbours", Neighbours(NEIGHBOURS), D, seconds, limits)
+
+
+def _approximately(name: str, approximation: Approximation, D: int, seconds: float, limits: Limits) -> Candidate:
+    """One function of all columns, of which an approximation takes many rows."""
 
     def fit(X: Any, y: np.ndarray, tell: Tell, deadline: Deadline) -> Any:
         options: dict[str, Any] = {"progress": tell, "seconds": deadline, "max_evaluations": limits.evaluations}
-        return gp.fit(X, y, approximate=approximation, restarts=0, **options)
+        return _of_all_columns(D).fit(X, y, approximate=approximation, restarts=0, **options)
 
     def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
-        conditioned = fitted.gp.condition(X, y, approximate=approximation)
-        return dataclasses.replace(conditioned, learning=fitted.learning)
+        return dataclasses.replace(fitted.gp.condition(X, y, approximate=approximation), learning=fitted.learning)
 
-    compiling = COMPILING if task == "regression" else COMPILING_SITES
-    seconds = compiling + learning_seconds(cost, D)
-    return Candidate(SPARSE[name], fit, refit, seconds, compiling=compiling, comparable=False)
+    return Candidate(SPARSE[name], fit, refit, seconds, comparable=False)
+
+
+def _inducing_labels(
+    shape: tuple[int, int], likelihood: Likelihood, task: str, functions: int, seed: int, limits: Limits
+) -> Candidate:
+    """One function of all columns behind labels or counts: learned exactly from some rows, it then sees all of them.
+
+    Sites that are found anew for each evaluation make learning from all rows long, and it tells little more.
+    """
+    N, D = shape
+    lengthscales: Any = learned(np.full(D, np.sqrt(D)), prior=Alike()) if D > 1 else 1.0
+    gp = GP(SquaredExponential(lengthscales, learned(4.0, prior=LogNormal(np.log(4.0), 2.0))), likelihood, ConstantMean())
+    cost = cost_of_inputs(N, INDUCING, D)
+    giving = reference().seconds(cost.searching(cost.condition).condition)
+
+    def fit(X: Any, y: np.ndarray, tell: Tell, deadline: Deadline) -> Any:
+        points, few = np.asarray(as_inputs(X).points), _some(y, LEARNED_FROM, seed, task)
+        options: dict[str, Any] = {"progress": tell, "max_evaluations": limits.evaluations, "parameters": "best"}
+        options["seconds"] = dataclasses.replace(deadline, at=deadline.at - giving)
+        return refit(gp.fit(points[few], y[few], structure="dense", restarts=0, **options), points, y)
+
+    def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
+        at_once = len(y) <= GIVEN_AT_ONCE and not _has_inputs(fitted.gp)
+        how: dict[str, Any] = {"structure": "dense"} if at_once else {"approximate": Inducing(INDUCING)}
+        return dataclasses.replace(fitted.gp.condition(X, y, **how), learning=fitted.learning)
+
+    seconds = COMPILING_SITES + functions * (sites_seconds(min(N, LEARNED_FROM), D, task) + giving)
+    return Candidate(SPARSE["inducing"], fit, refit, seconds, compiling=COMPILING_SITES, comparable=False)
+
+
+def _has_inputs(gp: GP) -> bool:
+    return any(leaf.path.endswith(".inputs") for leaf in leaves(gp))
+
+
+def _some(y: np.ndarray, most: int, seed: int, task: str) -> np.ndarray:
+    """At most so many rows, at random, and one of each label."""
+    few = np.random.default_rng(seed).permutation(len(y))[:most]
+    return few if task == "counts" else _with_both(few, y)
 
 
 def sums(
@@ -211,7 +294,7 @@ def sums(
     functions = functions_of(classes)
     least = COMPILING_SINES + functions * N * D * 5e-5
     if task == "regression":
-        return {"additive": _additive(limits), "projection-pursuit": _projections(D, seed, limits, least)}
+        return {"additive": _additive(shape, limits), "projection-pursuit": _projections(D, seed, limits, least)}
     limits = limits._replace(seconds=limits.seconds / functions)
     found = {
         "additive": _additive_labels(shape, likelihood, task, functions, seed, limits),
@@ -220,14 +303,15 @@ def sums(
     return {structure: by_class(one, classes) for structure, one in found.items()}
 
 
-def _additive(limits: Limits) -> Candidate:
+def _additive(shape: tuple[int, int], limits: Limits) -> Candidate:
     def fit(X: Any, y: np.ndarray, tell: Tell, deadline: Deadline) -> Any:
         return AdditiveGP().fit(X, y, max_evaluations=limits.evaluations, progress=tell, seconds=deadline)
 
     def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
         return AdditiveGP(fitted.kernel, fitted.likelihood).condition(X, y)
 
-    return Candidate(SUMS["additive"], fit, refit, COMPILING_SPLINES, compiling=COMPILING_SPLINES)
+    seconds = COMPILING_SPLINES + 2e-4 * shape[0] * shape[1]
+    return Candidate(SUMS["additive"], fit, refit, seconds, compiling=COMPILING_SPLINES)
 
 
 def _projections(columns: int, seed: int, limits: Limits, least: float) -> Candidate:
@@ -258,8 +342,7 @@ def _additive_labels(
         model = AdditiveLabels(likelihood=likelihood)
         if len(y) <= rows:
             return model.fit(points, y, progress=tell, seconds=deadline)
-        few = np.random.default_rng(seed).permutation(len(y))[:rows]
-        few = few if task == "counts" else _with_both(few, y)
+        few = _some(y, rows, seed, task)
         return refit(model.fit(points[few], y[few], progress=tell, seconds=deadline), points, y)
 
     def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
@@ -345,9 +428,15 @@ class Attempt(NamedTuple):
     seconds: float = 0.0
     reason: str = ""
 
+    @property
+    def cut_off(self) -> bool:
+        """Whether the clock ended its learning."""
+        learning = getattr(self.fitted, "learning", None)
+        return learning is not None and learning.message == OUT_OF_TIME
+
     def __str__(self) -> str:
         if self.scores is None:
-            return self.reason
+            return self.reason or f"{self.seconds:.0f} s, all rows from the start"
         return f"log probability {np.mean(self.scores):.4g} of a row held out, {self.seconds:.0f} s"
 
 
@@ -370,41 +459,158 @@ def of_many_rows(
     if structure != "auto":
         fitted = candidates[structure].fit(X, y, None, Deadline.after(seconds))
         return fitted, Plan((_offer(Attempt(structure, candidates[structure]), fitted, X, classes),))
-    attempts = _attempts(X, y, task, candidates, seed, Deadline.after(seconds))
-    ran = [attempt for attempt in attempts if attempt.scores is not None]
+    deadline = Deadline.after(seconds)
+    attempts = _attempts(X, y, task, candidates, seed, deadline)
+    ran = [attempt for attempt in attempts if attempt.fitted is not None]
     if not ran:
         raise ValueError(f"nothing could be learned from these rows: {attempts[0].reason}")
-    winner = ran[best([Tried(np.nan, attempt.scores) for attempt in ran], by_evidence=False)]
-    given = winner.candidate.refit(winner.fitted, X, y)
+    winner = ran[best([Tried(np.nan, attempt.scores) for attempt in ran])]
+    given = _given_all(winner, X, y, deadline)
     chosen = _offer(winner, given, X, classes)
     chosen = dataclasses.replace(chosen, note=f"{chosen.note}; {winner}" if chosen.note else str(winner))
     others = [_not_taken(attempt, X, classes) for attempt in attempts if attempt is not winner]
     return given, Plan((chosen, *others, Offer(Cholesky(), reason=_too_many(X))))
 
 
+def _given_all(winner: Attempt, X: np.ndarray, y: np.ndarray, deadline: Deadline) -> Any:
+    """The winner with all rows, learned on where it was stopped too early."""
+    if winner.scores is None:
+        return winner.fitted
+    until = _earlier(deadline, ENDING)
+    if winner.cut_off and winner.candidate.go_on is not None and not until.passed():
+        return winner.candidate.go_on(winner.fitted, X, y, until)
+    return winner.candidate.refit(winner.fitted, X, y)
+
+
 def _attempts(
     X: np.ndarray, y: np.ndarray, task: str, candidates: dict[str, Candidate], seed: int, deadline: Deadline
 ) -> list[Attempt]:
     """What each of the candidates that there is time for makes of the rows that it does not learn from."""
-    held = np.random.default_rng(seed).permutation(len(y))[: min(int(HELD * len(y)), MOST_HELD)]
-    kept = np.setdiff1d(np.arange(len(y)), held)
-    kept = kept if task == "regression" else _with_both(kept, y)
-    done: dict[str, Attempt] = {}
-    whole = deadline.left() if np.isfinite(deadline.at) else 0.0
-    for name, one in sorted(candidates.items(), key=lambda item: item[1].seconds):
-        left = deadline.left() - GIVING * whole
-        if done and one.seconds > left:
-            reason = f"about {one.seconds:.0f} s of learning, and {max(left, 0.0):.0f} s were left"
+    order = sorted(candidates, key=lambda name: (name not in SPARSE, candidates[name].seconds))
+    learning = _earlier(deadline, GIVING)
+    first, *rest = order
+    if all(_late(candidates[name], learning.left() - candidates[first].seconds) for name in rest):
+        alone = _attempt(first, candidates[first], _earlier(deadline, ENDING), lambda one, until: one.fit(X, y, None, until))
+        if alone.fitted is not None:
+            reasons = {name: _late(candidates[name], learning.left()) for name in rest}
+            done = {first: alone} | {name: Attempt(name, candidates[name], reason=reasons[name]) for name in rest}
+            return [done[name] for name in candidates]
+    rows = _Rows.of(X, y, task, seed)
+    done = {}
+    for place, name in enumerate(order):
+        one = candidates[name]
+        others = [other for other in order[place + 1 :] if not _late(candidates[other], learning.left() - one.seconds)]
+        reason = _why_not(one, name, done, rows, learning)
+        if reason:
             done[name] = Attempt(name, one, reason=reason)
             continue
-        began = time.perf_counter()
-        try:
-            fitted = one.fit(X[kept], y[kept], None, Deadline(deadline.at - GIVING * whole))
-            scores = log_probabilities(fitted, task, X[held], y[held])
-            done[name] = Attempt(name, one, fitted, scores, time.perf_counter() - began)
-        except (ValueError, FloatingPointError, MemoryError) as met:
-            done[name] = Attempt(name, one, reason=f"failed: {str(met).splitlines()[0]}")
+        own = learning.share(1 + len(others))
+        own = dataclasses.replace(own, at=min(max(own.at, own.clock() + one.seconds), learning.at))
+        done[name] = _attempt(name, one, own, rows.learned, rows.scored)
     return [done[name] for name in candidates]
+
+
+def _earlier(deadline: Deadline, part: float) -> Deadline:
+    """The moment when so much of the time from now on is left."""
+    return (
+        dataclasses.replace(deadline, at=deadline.at - part * max(deadline.left(), 0.0))
+        if np.isfinite(deadline.at)
+        else deadline
+    )
+
+
+def _attempt(
+    name: str,
+    one: Candidate,
+    deadline: Deadline,
+    fit: Callable[[Candidate, Deadline], Any],
+    score: Callable[[Any], np.ndarray | None] = lambda fitted: None,
+) -> Attempt:
+    began = time.perf_counter()
+    try:
+        fitted = fit(one, deadline)
+        return Attempt(name, one, fitted, score(fitted), time.perf_counter() - began)
+    except (ValueError, FloatingPointError, MemoryError) as met:
+        return Attempt(name, one, reason=f"failed: {str(met).splitlines()[0]}")
+
+
+def _late(one: Candidate, left: float) -> str:
+    """Why there is no time for a candidate, if there is none."""
+    return f"about {one.seconds:.0f} s of learning, and {max(left, 0.0):.0f} s were left" if one.seconds > left else ""
+
+
+def _why_not(one: Candidate, name: str, done: dict[str, Attempt], rows: _Rows, learning: Deadline) -> str:
+    """Why a candidate is not tried after those that were."""
+    tried = [attempt for attempt in done.values() if attempt.scores is not None]
+    if not tried:
+        return ""
+    leader = max(tried, key=lambda attempt: np.mean(attempt.scores))  # type: ignore[arg-type]
+    if name == "projection-pursuit" and leader.cut_off and leader.candidate.go_on is not None:
+        return "the time is left to the leader, which was stopped by the clock"
+    if late := _late(one, learning.left()):
+        return late
+    if name == "additive":
+        quick, error = rows.error_of_splines(), rows.error_of(leader.fitted)
+        if quick > PAYS * error:
+            return f"by least squares its error is {np.sqrt(quick / error):.2g} times that of the leader"
+    return ""
+
+
+class _Rows(NamedTuple):
+    """Rows to learn from, and rows held out."""
+
+    X: np.ndarray
+    y: np.ndarray
+    task: str
+    kept: np.ndarray
+    held: np.ndarray
+
+    @classmethod
+    def of(cls, X: np.ndarray, y: np.ndarray, task: str, seed: int) -> _Rows:
+        held = np.random.default_rng(seed).permutation(len(y))[: min(int(HELD * len(y)), MOST_HELD)]
+        kept = np.setdiff1d(np.arange(len(y)), held)
+        return cls(X, y, task, kept if task == "regression" else _with_both(kept, y), held)
+
+    def learned(self, one: Candidate, deadline: Deadline) -> Any:
+        return one.fit(self.X[self.kept], self.y[self.kept], None, deadline)
+
+    def scored(self, fitted: Any) -> np.ndarray:
+        return log_probabilities(fitted, self.task, self.X[self.held], self.y[self.held])
+
+    def error_of(self, fitted: Any) -> float:
+        """The mean squared error on rows held out, of the probabilities where there are labels."""
+        prediction = fitted.predict(self.X[self.held])
+        mean = class_probabilities(prediction) if self.task == "classification" else prediction.observed.mean[:, None]
+        return float(np.mean((mean - self._targets(self.held)) ** 2))
+
+    def error_of_splines(self) -> float:
+        """The same of splines in each column by least squares, the best of a few penalties."""
+        some = self.kept[: min(len(self.kept), QUICK_ROWS)]
+        A, B = _hats(self.X[some], self.X[self.held])
+        T = self._targets(some)
+        level = T.mean(axis=0)
+        values, vectors = np.linalg.eigh(A.T @ A)
+        right, seen = vectors.T @ (A.T @ (T - level)), B @ vectors
+        penalties = np.geomspace(1e-6, 1e-1, 6) * len(some)
+        errors = [np.mean((level + seen @ (right / (values[:, None] + p)) - self._targets(self.held)) ** 2) for p in penalties]
+        return float(min(errors))
+
+    def _targets(self, rows: np.ndarray) -> np.ndarray:
+        y = self.y[rows]
+        return (y[:, None] == np.unique(self.y)).astype(float) if self.task == "classification" else y[:, None]
+
+
+def _hats(X: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Piecewise linear functions of each column, between knots that have as many rows from one to the next."""
+    found: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    count = int(np.clip(len(X) / (PER_KNOT * X.shape[1]), 4, KNOTS))
+    for column, other in zip(X.T, others.T, strict=True):
+        knots = np.unique(np.quantile(column, np.linspace(0, 1, count)))
+        for values, features in zip((column, other), found, strict=True):
+            features += [np.interp(values, knots, corner) for corner in np.eye(len(knots))]
+    A, B = (np.stack(features, axis=1) for features in found)
+    center = A.mean(axis=0)
+    return A - center, B - center
 
 
 def _too_many(X: np.ndarray) -> str:
@@ -419,6 +625,8 @@ def _offer(attempt: Attempt, fitted: Any, X: np.ndarray, classes: int) -> Offer:
     """What one evaluation of the evidence takes, and how many functions a sum has."""
     N, D = X.shape
     structure, parts = attempt.structure, fitted.parts if isinstance(fitted, OneAgainstRest) else (fitted,)
+    if structure in SPARSE and classes and N > LEARNED_FROM:
+        return dataclasses.replace(parts[0].plan.chosen, note=f"learned from {LEARNED_FROM} rows")
     if structure in SPARSE:
         return parts[0].plan.chosen
     if structure == "additive":

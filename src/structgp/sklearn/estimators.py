@@ -24,7 +24,8 @@ from ..likelihoods.gaussian import Gaussian
 from ..likelihoods.labels import Bernoulli
 from ..likelihoods.robust import LaplaceNoise, MixtureNoise, StudentT
 from ..means import ConstantMean, LinearMean, ZeroMean
-from ..models.choose import SECONDS, SUMS, affordable_rows, of_many_rows
+from ..models.choose import ENDING, SECONDS, SUMS, affordable_rows, of_many_rows
+from ..models.labels import NormalScores
 from ..models.one_against_rest import OneAgainstRest
 from ..parameters.priors import Alike, LogNormal
 from ..parameters.tree import Annotated, fixed, learned
@@ -34,6 +35,7 @@ from .rows import RowReader
 MEANS = {"zero": ZeroMean, "constant": ConstantMean, "linear": LinearMean}
 NOISES = {"student-t": StudentT, "laplace": LaplaceNoise, "mixture": MixtureNoise}
 FAR = 100.0  # spreads of y
+SCORED = 1000  # rows from which on those of a column are known well enough to take their normal scores
 FAMILIES = {"poisson": Poisson, "negative-binomial": NegativeBinomial}
 
 
@@ -57,7 +59,8 @@ class _GPEstimator(RowReader):
             gp = suggested(gp, X, read_observations(gp.likelihood, y, noise, "error", as_inputs(X), extra))
         if self.learn:
             options |= {"restarts": self.restarts, "seed": self._seed(), "max_evaluations": self.max_evaluations}
-            options |= {"parameters": self.parameters, "seconds": self.seconds}
+            seconds = None if self.seconds is None else (1 - ENDING) * self.seconds
+            options |= {"parameters": self.parameters, "seconds": seconds}
         action = gp.fit if self.learn else gp.condition
         structure, approximate = of_structure(self.structure)
         fitted = action(X, y, structure=structure, approximate=approximate, **options)
@@ -305,9 +308,10 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
     Parameters
     ----------
     kernel : Kernel, default None
-        What is believed of the function. None standardises the columns of X and takes `SquaredExponential` with a lengthscale
-        for each column, which stay alike unless the data say otherwise, and a constant; `Matern52` in place of it when X has
-        one column, whose cost is linear.
+        What is believed of the function. None standardises the columns of X, of more than 1000 rows by their normal scores
+        (so that skewed columns cost nothing), and takes `SquaredExponential` with a lengthscale for each column, which stay
+        alike unless the data say otherwise, and a constant; `Matern52` in place of it when X has one column, whose cost is
+        linear.
     link : {"probit", "logit"}, default "probit"
         How a function becomes a probability, except in a softmax.
     multi_class : {"one-against-rest", "softmax"}, default "one-against-rest"
@@ -384,7 +388,8 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         if self.multi_class not in ("one-against-rest", "softmax"):
             raise ValueError(f"multi_class must be 'one-against-rest' or 'softmax', got {self.multi_class!r}")
         self.classes_ = classes
-        self._units = _units_of_columns(X) if self.kernel is None else (np.zeros(1), np.ones(1))
+        self._scores = NormalScores.of(X) if self.kernel is None and len(X) > SCORED and X.shape[1] > 1 else None
+        self._units = _units_of_columns(self._scored(X)) if self.kernel is None else (np.zeros(1), np.ones(1))
         plain = self.kernel is None and self.inference in (None, "laplace") and self.learn and X.shape[1] > 1
         if self._without_matrix(X, plain, "classification", len(classes)):
             rows, link = self._standardised(X), self.link
@@ -428,7 +433,10 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
 
     def _standardised(self, X: np.ndarray) -> np.ndarray:
         center, scale = self._units
-        return (X - center) / scale
+        return (self._scored(X) - center) / scale
+
+    def _scored(self, X: np.ndarray) -> np.ndarray:
+        return X if self._scores is None else self._scores(X)
 
     def _kernel(self) -> Any:
         if self.kernel is not None:

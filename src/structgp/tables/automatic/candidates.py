@@ -33,6 +33,7 @@ from ...models.choose import (
     by_class,
     for_many_rows,
     learning_seconds,
+    sites_seconds,
 )
 from ...parameters.priors import Alike, LogNormal
 from ...parameters.tree import free_vector, learned
@@ -167,7 +168,10 @@ def _gps(problem: Problem, structure: str, affordable: float) -> Callable[[str, 
         fit = lambda X, y, tell, seconds: gp.fit(X, y, progress=tell, seconds=seconds, **options)
         refit = lambda fitted, X, y: fitted.given(X, y, missing="infer", **how)
         compiling = COMPILING if kind == "regression" else COMPILING_SITES
-        seconds = compiling + learning_seconds(plan.offers[0].cost, problem.X.shape[1], classes)
+        if plan.engine.structure == "dense" and kind != "regression":
+            seconds = compiling + sites_seconds(rows or len(inputs), problem.X.shape[1], kind, classes)
+        else:
+            seconds = compiling + learning_seconds(plan.offers[0].cost, problem.X.shape[1], classes)
         robust = lambda gp, scale: given(
             f"{name}, noise with outliers", GP(gp.kernel, StudentT(scale=scale), gp.mean), "outliers"
         )
