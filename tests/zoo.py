@@ -91,6 +91,7 @@ KERNELS = {
     "Matern72": (sg.Matern72(0.9, 0.7), 1),
     "Matern": (sg.Matern(1.1, 1.2, nu=4.5), 2),
     "ProductMatern": (sg.ProductMatern([0.7, 1.6], 1.2, nu=1.5), 2),
+    "Ricker": (sg.Ricker([0.7, 1.6], 1.2), 2),
     "Sinc": (sg.Sinc(0.6, 1.2), 1),
     "Sinc-2": (sg.Sinc([0.6, 0.3], 1.2), 2),
     "Cosine": (sg.Cosine(1.7, 1.2), 1),

@@ -56,6 +56,7 @@ _WHERE = {
         "Matern72",
         "ProductMatern",
         "RationalQuadratic",
+        "Ricker",
         "Sinc",
         "SquaredExponential",
     ],
@@ -113,6 +114,8 @@ _WHERE = {
     "files": ["load"],
     "decide.space": ["Space", "integer", "log"],
     "decide.optimise": ["Optimiser", "Optimum", "maximise", "minimise"],
+    "decide.differentiate": ["GradientEstimate", "estimate_gradient"],
+    "decide.integrate": ["IntegralEstimate", "integrate"],
     "decide.rules": ["Adaptive", "Bounded", "NoGain", "SmallEI", "Target"],
     "sklearn.estimators": ["GPClassifier", "GPCountRegressor", "GPRegressor"],
     "sklearn.additive": [

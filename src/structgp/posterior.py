@@ -57,6 +57,13 @@ class Conditional(eqx.Module):
         """Means and variance of a derivative along one coordinate at new places, of one term of a sum if asked for."""
         raise ValueError("derivatives are not to be had with this engine: condition with structure='dense' to have them")
 
+    def gradient(self, x: Float[Array, " D"]) -> tuple[Float[Array, "D C"], Float[Array, "D D"]]:
+        """Means and covariance of the gradient at one place; along a line it is the derivative."""
+        if len(x) == 1:
+            mean, variance = self.derivative(x[None], 1, 0)
+            return mean, variance[:, None]
+        raise ValueError("gradients are not to be had with this engine: condition with structure='dense' to have them")
+
     @abc.abstractmethod
     def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, " M *C n"]:
         """n joint draws at new places of what the sites leave open: zero mean, the conditional covariance."""

@@ -199,9 +199,9 @@ def test_rows_beyond_the_largest_capacity_are_chosen():
 
     z = np.random.default_rng(0).normal(size=5000)
     kept, said = _kept_rows(z, 0)
-    assert kept.sum() == 992
-    assert kept[np.argsort(z)[:496]].all()
-    assert said == ["of 5000 rows the best 496 and 496 of the others are looked at"]
+    assert kept.sum() == 480
+    assert kept[np.argsort(z)[:240]].all()
+    assert said == ["of 5000 rows the best 240 and 240 of the others are looked at"]
     rows = _some(np.arange(3000) < 40, 512, 0)
     assert len(rows) == 512
     assert np.sum(rows < 40) == 40

@@ -34,6 +34,7 @@ from .warp import ValueWarp, fit_warp
 MEMBERS = 8  # of the average over parameters
 MOST_INITIAL = 20  # points of the first design
 OFTEN = 40  # rows up to which parameters are learned anew for each question; beyond, for every fourth
+LEARNED = 224  # rows that parameters are learned from at most
 AHEAD = 0.75  # of a capacity that is full when the next one is prepared
 NODES = 24  # of averages in the user's units
 
@@ -362,6 +363,8 @@ class Optimiser(Result):
         capacity = capacity_for(len(y) + 1)
         noise = np.full(len(y), self.noise or 0.0) * warp.slope(y) ** 2
         measured = Measured.filled(X, warp(y), noise, capacity)
+        some = _some_rows(warp(y), LEARNED, self.seed)
+        shown = measured if some.all() else Measured.filled(X[some], warp(y)[some], noise[some], capacity_for(LEARNED + 1))
         since = len(self.history) - (last.climbed if last else 0)
         climbs = last is None or len(y) <= OFTEN or since >= 4
         seed = self._seed(0)
@@ -374,7 +377,7 @@ class Optimiser(Result):
                 continue
             gp = prior(None, self.space.columns, self.noise) if model is None else model
             before = None if last is None or last.learned[number] is None else last.learned[number].draws.center  # type: ignore[union-attr]
-            learned.append(learn(gp, measured, before, self.members, seed, climbs))
+            learned.append(dataclasses.replace(learn(gp, shown, before, self.members, seed, climbs), measured=measured))
             fitted.append(None)
         logs = np.array(
             [
@@ -671,14 +674,19 @@ def _finite(value: Any, what: str, otherwise: str) -> float:
 def _kept_rows(z: np.ndarray, seed: int) -> tuple[np.ndarray, list[str]]:
     """Of very many rows the better ones, and some of the others."""
     most = CAPACITIES[-1] - 32
-    kept = np.ones(len(z), bool)
+    kept = _some_rows(z, most, seed)
+    half = most // 2
+    return kept, [] if kept.all() else [f"of {len(z)} rows the best {half} and {most - half} of the others are looked at"]
+
+
+def _some_rows(z: np.ndarray, most: int, seed: int) -> np.ndarray:
+    """Which rows are the better ones, up to half of so many, or some of the others."""
     if len(z) <= most:
-        return kept, []
-    order = np.argsort(z, kind="stable")
+        return np.ones(len(z), bool)
+    order, kept = np.argsort(z, kind="stable"), np.zeros(len(z), bool)
     rest = np.random.default_rng([seed, 4]).permutation(order[most // 2 :])[: most - most // 2]
-    kept[:] = False
     kept[order[: most // 2]] = kept[rest] = True
-    return kept, [f"of {len(z)} rows the best {most // 2} and {len(rest)} of the others are looked at"]
+    return kept
 
 
 def _some(labels: np.ndarray, most: int, seed: int) -> np.ndarray:

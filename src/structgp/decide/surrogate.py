@@ -50,7 +50,7 @@ from ..process.conditioning import posterior_of
 from ..process.gp import GP
 from .acquire import Belief
 
-CAPACITIES = (32, 64, 128, 256, 512, 1024)
+CAPACITIES = (32, 64, 128, 256, 512)
 STARTS = 4  # climbs side by side, and θ in one computation
 TICKS = 60
 FURTHEST = 4.0  # widths from its centre that a parameter is looked for

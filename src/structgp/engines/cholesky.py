@@ -19,7 +19,7 @@ from ..posterior import Conditional, Model
 from ..sites import Marginals, Sites
 from ..structure.base import No
 from ..structure.dense import Dense, covariance, dense, variances
-from ..structure.derivatives import derivative_covariance, derivative_variances
+from ..structure.derivatives import derivative_covariance, derivative_variances, gradient_covariance, gradient_variance
 from .base import NOT_NEEDED, Cost, Engine, Offer, draw, gaussian, not_concave
 from .cholesky_host import CholeskyOnHost
 from .machine import Work
@@ -51,6 +51,11 @@ class CholeskyConditional(Conditional):
         V = self._whiten(Ks.T)
         prior = derivative_variances(kernel, X, dim, order)
         return Ks @ self.alpha, jnp.maximum(prior - jnp.sum(V * V, axis=0), 0.0)
+
+    def gradient(self, x: Float[Array, " D"]) -> tuple[Float[Array, "D C"], Float[Array, "D D"]]:
+        J = gradient_covariance(self.kernel, x, self.X)
+        V = self._whiten(J.T)
+        return J @ self.alpha, gradient_variance(self.kernel, x) - V.T @ V
 
     @property
     def row_size(self) -> int:
@@ -135,6 +140,11 @@ class RootConditional(Conditional):
     ) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
         return self._moments(derivative_covariance(kernel, X, self.X, dim, order), derivative_variances(kernel, X, dim, order))
+
+    def gradient(self, x: Float[Array, " D"]) -> tuple[Float[Array, "D C"], Float[Array, "D D"]]:
+        J = gradient_covariance(self.kernel, x, self.X)
+        U, V = self._whiten(J)
+        return J @ self.alpha, gradient_variance(self.kernel, x) - U.T @ U + V.T @ V
 
     def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
         Ks = covariance(self.kernel, X, self.X)

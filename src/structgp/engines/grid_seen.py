@@ -48,6 +48,9 @@ class SeenConditional(Conditional):
     ) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         return self.inner.derivative(X, order, dim, part)
 
+    def gradient(self, x: Float[Array, " D"]) -> tuple[Float[Array, "D C"], Float[Array, "D D"]]:
+        return self.inner.gradient(x)
+
     def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
         return self.inner.residuals(X, key, n)
 

@@ -35,7 +35,7 @@ from ..posterior import Conditional, Model
 from ..sites import Marginals, Sites
 from ..structure.base import No
 from ..structure.dense import covariance, variances
-from ..structure.derivatives import along, derivative_variances
+from ..structure.derivatives import along, derivative_variances, gradient_covariance, gradient_variance
 from ..structure.low_rank import LowRank, Through, crossing, low_rank, through
 from . import pitc
 from .base import Cost, Engine, Offer, draw, form_by_shape
@@ -88,6 +88,13 @@ class InducingConditional(Conditional):
         kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
         V = solve_lower(self.root, jax.vmap(along(one, dim, order), out_axes=1)(X), len(self.root))
         return self._moments(V, derivative_variances(kernel, X, dim, order))
+
+    def gradient(self, x: Float[Array, " D"]) -> tuple[Float[Array, "D C"], Float[Array, "D D"]]:
+        of = self._through(x[None], None)
+        V = solve_lower(self.root, gradient_covariance(of.kernel, x, of.inputs).T, len(self.root))
+        U = self.weighed.roots(V)
+        rest = 0.0 if self.method == "sor" else gradient_variance(of.kernel, x) - V.T @ V
+        return V.T @ self.weighed.mean(), rest + U.T @ U
 
     def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
         V, of = self._seen(X)

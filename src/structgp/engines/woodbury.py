@@ -122,6 +122,11 @@ class WoodburyConditional(Conditional):
         one = lambda x: self._psi(x[None], part)[:, 0]
         return self._moments(jax.vmap(along(one, dim, order), out_axes=1)(X))
 
+    def gradient(self, x: Float[Array, " D"]) -> tuple[Float[Array, "D C"], Float[Array, "D D"]]:
+        psi = jax.jacfwd(lambda x: self._psi(x[None])[:, 0])(x)
+        V = self.weighed.roots(psi)
+        return psi.T @ self.weighed.mean(), V.T @ V
+
     def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
         psi = self._psi(X)
         V = self.weighed.roots(psi)

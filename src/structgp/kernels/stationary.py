@@ -191,6 +191,21 @@ class ProductMatern(Kernel):
         return self.variance * jnp.prod(matern_profile(round(self.nu - 0.5), 2 * self.nu * difference**2))
 
 
+class Ricker(Kernel):
+    """k = variance · Π (1 − d²) exp(−d²/2): the derivative of a smooth stationary process, in every column.
+
+    A function with this kernel has an antiderivative that is stationary itself, so that its integral over any range is bounded:
+    a strong belief, and a rarely right one.
+    """
+
+    lengthscale: Numbers = parameter(1.0, positive)
+    variance: Numbers = parameter(1.0, positive)
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        d2 = (scaled(self, x, self.lengthscale) - scaled(self, z, self.lengthscale)) ** 2
+        return self.variance * jnp.prod((1 - d2) * jnp.exp(-0.5 * d2))
+
+
 class Sinc(Kernel):
     """Noise through an ideal low-pass filter: k = variance · Π sin(2πBτ)/(2πBτ), with no power above the bandwidth B."""
 

@@ -34,6 +34,7 @@ from ..structure.base import No
 from ..structure.derivatives import smoothness
 from . import moments
 from .conditioning import Conditioned, Posterior, condition, evidence_bounds, given_more
+from .integral import integral
 from .stream import Stream, from_fitted
 from .summary import parameter_table
 
@@ -41,6 +42,13 @@ FEW_CELLS = 200  # of a grid up to which they are predicted one by one
 MANY_ROWS = 2000  # of a table from which on it is worth a look whether they are a grid
 COUNTED = 20000  # rows up to which a summary counts those that repeat
 CHUNK_BYTES = 64e6  # size of the cross-covariance that prediction holds at a time
+
+
+class GradientBelief(NamedTuple):
+    """The posterior of a gradient: its mean and its covariance, the same for all targets."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
 
 
 class BasisWeights(NamedTuple):
@@ -211,6 +219,28 @@ class Fitted(Result):
         with lapack_threads(len(self.inputs)):
             mean, variance = self._in_chunks(functools.partial(moments.derivative, **options), Xs)
         return Moments(self._shaped(mean), self._spread(variance))
+
+    @double_precision
+    def gradient_posterior(self, x: Any) -> GradientBelief:
+        """The belief about the gradient of f at one place: its mean (D,), or (D, T), and its covariance (D, D)."""
+        place = self._one_place(x)
+        count, term = smoothness(getattr(self.conditional, "kernel", self.kernel))
+        if self._latents or count < 1:
+            what = "of several latents" if self._latents else f"because {term!r} has no derivative: choose a smoother kernel"
+            raise ValueError(f"f has no gradient here, {what}")
+        with lapack_threads(len(self.inputs)):
+            mean, covariance = (np.asarray(part) for part in moments.gradient(self.posterior, place))
+        return GradientBelief(self._shaped(mean), covariance)
+
+    @double_precision
+    def integral(self, box: Any) -> Moments:
+        """The belief about ∫f over a box, a pair of ends or one for each column: mean and variance, for T targets (T,) each."""
+        mean, variance = integral(self.gp, self.inputs, self.data, self.plan, self.inference, box)
+        return Moments(mean[0], np.asarray(variance)) if self._single else Moments(mean, np.full(len(mean), variance))
+
+    def _one_place(self, x: Any) -> np.ndarray:
+        place = np.asarray(x, dtype=float)
+        return self._new_points(place.reshape(1, -1))[0]
 
     @double_precision
     def filtered(self) -> Moments:

@@ -23,7 +23,7 @@ from ..parameters.supports import Interval, Positive, Real
 from ..parameters.tree import FreeMap, as_numpy, free_names, learned_leaves
 from ..posterior import MixturePrediction, Moments, Result, mixed_moments
 from .conditioning import condition
-from .fitted import BasisWeights, Fitted
+from .fitted import BasisWeights, Fitted, GradientBelief
 from .stream import Stream
 from .summary import interval_table
 
@@ -171,6 +171,21 @@ class FittedMixture(Result):
     def derivative(self, X: Any, order: int = 1, *, dim: int | None = None, part: int | None = None) -> Moments:
         """The belief about a derivative of f at new places, as of `Fitted.derivative`."""
         return self._moments([member.derivative(X, order, dim=dim, part=part) for member in self.members])
+
+    @double_precision
+    def gradient_posterior(self, x: Any) -> GradientBelief:
+        """The belief about the gradient of f at one place, as of `Fitted.gradient_posterior`."""
+        parts = [member.gradient_posterior(x) for member in self.members]
+        means = np.stack([part.mean for part in parts])
+        mean = self._average(list(means))
+        apart = (means - mean).reshape(*means.shape[:2], -1)
+        between = np.einsum("k,kit,kjt->ij", self.weights, apart, apart) / apart.shape[2]  # one for all targets
+        return GradientBelief(mean, self._average([part.covariance for part in parts]) + between)
+
+    @double_precision
+    def integral(self, box: Any) -> Moments:
+        """The belief about ∫f over a box, as of `Fitted.integral`."""
+        return self._moments([member.integral(box) for member in self.members])
 
     @double_precision
     def filtered(self) -> Moments:

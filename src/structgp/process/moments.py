@@ -30,6 +30,15 @@ def derivative(posterior: Posterior, X: Any, order: int, dim: int, part: int | N
 
 
 @jax.jit
+def gradient(posterior: Posterior, x: Any) -> tuple[Float[Array, "D T"], Float[Array, "D D"]]:
+    """Mean and covariance of the gradient of f at one place."""
+    means, covariance = posterior.conditional.gradient(x)
+    known, Phi = jax.jacfwd(lambda x: basis_of_part(posterior.prior, x, None))(x)
+    mean, U = posterior.with_weights(known, Phi.T, means)
+    return mean, covariance + U.T @ U if len(U) else covariance
+
+
+@jax.jit
 def smoothed(posterior: Posterior) -> Pair:
     """Mean and variance of f at the observed places, in the order of time, given everything."""
     mean, variance, U = _along_time(posterior)

@@ -26,7 +26,7 @@ from ..kernels.changepoint import ChangePoint
 from ..kernels.induced import Induced
 from ..kernels.nonstationary import ArcSine, Constant, IntegratedWiener, Linear, Polynomial, Spline
 from ..kernels.oscillating import Cosine, DampedOscillator, Periodic, SpectralMixture
-from ..kernels.stationary import HalfIntegerMatern, ProductMatern, RationalQuadratic, Sinc, SquaredExponential
+from ..kernels.stationary import HalfIntegerMatern, ProductMatern, RationalQuadratic, Ricker, Sinc, SquaredExponential
 from ..kernels.views import On, Project, Warp
 from ..linalg.markov.chains import Chain
 
@@ -41,6 +41,7 @@ def smoothness(kernel: Kernel) -> Smooth:
 
 @smoothness.register(SquaredExponential)
 @smoothness.register(RationalQuadratic)
+@smoothness.register(Ricker)
 @smoothness.register(Sinc)
 @smoothness.register(Cosine)
 @smoothness.register(Periodic)
@@ -122,6 +123,16 @@ def derivative_variances(kernel: Kernel, X: Float[Array, "M D"], dim: int, order
     """Var f^(order)(x) for all rows of X."""
     between = lambda x, z: along(lambda x: kernel.between(x, z), dim, order)(x)
     return jax.vmap(lambda x: along(lambda z: between(x, z), dim, order)(x))(X)
+
+
+def gradient_covariance(kernel: Kernel, x: Float[Array, " D"], Z: Float[Array, "N D"]) -> Float[Array, "D N"]:
+    """Cov(∇f(x), f(z)) for all rows of Z."""
+    return jax.vmap(lambda z: jax.jacfwd(lambda x: kernel.between(x, z))(x), out_axes=1)(Z)
+
+
+def gradient_variance(kernel: Kernel, x: Float[Array, " D"]) -> Float[Array, "D D"]:
+    """Cov ∇f(x)."""
+    return jax.jacfwd(lambda z: jax.jacfwd(lambda x: kernel.between(x, z))(x))(x)
 
 
 def derivative_rows(

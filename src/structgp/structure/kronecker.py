@@ -23,7 +23,7 @@ from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.metrics import Metric
 from ..kernels.nonstationary import Constant, White
 from ..kernels.oscillating import Cosine, Periodic
-from ..kernels.stationary import Matern, ProductMatern, Radial, Sinc, SquaredExponential
+from ..kernels.stationary import Matern, ProductMatern, Radial, Ricker, Sinc, SquaredExponential
 from ..kernels.views import On
 from .base import No, Structure
 from .dense import covariance, variances
@@ -170,6 +170,11 @@ def _(kernel: ProductMatern, dims: tuple[int, ...]) -> list[Factor]:
 @factors.register
 def _(kernel: Sinc, dims: tuple[int, ...]) -> list[Factor]:
     return _by_column(dims, kernel.variance, lambda d, variance: Sinc(_of_column(kernel.bandwidth, d), variance))
+
+
+@factors.register
+def _(kernel: Ricker, dims: tuple[int, ...]) -> list[Factor]:
+    return _by_column(dims, kernel.variance, lambda d, variance: Ricker(_of_column(kernel.lengthscale, d), variance))
 
 
 @factors.register

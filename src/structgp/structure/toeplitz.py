@@ -14,7 +14,7 @@ from ..inputs.layouts import Inputs, Times
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.nonstationary import Constant, White
 from ..kernels.oscillating import Cosine, DampedOscillator, Periodic, SpectralMixture
-from ..kernels.stationary import ProductMatern, Radial, Sinc
+from ..kernels.stationary import ProductMatern, Radial, Ricker, Sinc
 from ..kernels.views import On
 from .base import No, Structure
 from .dense import covariance
@@ -68,6 +68,7 @@ def not_stationary(kernel: Kernel) -> No | None:
 
 @not_stationary.register(Radial)
 @not_stationary.register(ProductMatern)
+@not_stationary.register(Ricker)
 @not_stationary.register(Sinc)
 @not_stationary.register(Cosine)
 @not_stationary.register(Periodic)
