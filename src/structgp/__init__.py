@@ -117,6 +117,7 @@ _WHERE = {
     "decide.differentiate": ["GradientEstimate", "estimate_gradient"],
     "decide.integrate": ["IntegralEstimate", "integrate"],
     "decide.rules": ["Adaptive", "Bounded", "NoGain", "SmallEI", "Target"],
+    "tables.batches": ["ParquetBatches"],
     "sklearn.estimators": ["GPClassifier", "GPCountRegressor", "GPRegressor"],
     "sklearn.additive": [
         "AdditiveGPClassifier",

@@ -10,6 +10,8 @@
    The noise that exact rows suggest would make the first step of a climb drop the function altogether.
 4. Unless the inputs clearly leave out too much, parameters are climbed with these held, and they are put anew if it is better.
 5. Inputs and parameters are climbed together as long as it pays: where little is left out by the inputs, it cannot.
+
+All of it looks at a hundred rows for each inducing input, and 50,000 at least: beyond, more rows only cost time.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ from .maximise import PATIENCE, Learning, climb, maximise
 from .objective import Objective
 
 SEEN = 1000, 2000  # rows of which the exact model is learned: two for each inducing input, between these
+ENOUGH = 100, 50_000  # rows for each inducing input, and at least, beyond which learning looks at no more
 FIRST = 60  # evaluations of that
 HELD = 25  # evaluations with the inducing inputs held
 TOGETHER = 100  # and with all together
@@ -96,11 +99,22 @@ class _Stages:
             options,
         )
         self.engine: Any = offer.engine
-        self.X, self.began = np.asarray(inputs.points), time.perf_counter()
-        self.count = max(int(np.sum(data.seen)) * data.y.shape[1], 1)
-        self.left, self.evaluations = options["max_evaluations"], 0
         self.places = [leaf.path for leaf in learned_leaves(model) if leaf.path.endswith(".inputs")]
         self.size = max(len(leaf.value) for leaf in leaves(model) if leaf.path.endswith(".inputs"))
+        self.given = len(data.seen)
+        self._take_enough_rows()
+        self.X, self.began = np.asarray(self.inputs.points), time.perf_counter()
+        self.count = max(int(np.sum(self.data.seen)) * data.y.shape[1], 1)
+        self.left, self.evaluations = options["max_evaluations"], 0
+
+    def _take_enough_rows(self) -> None:
+        """So many rows tell all that these inducing inputs can learn: parameters are learned from them, drawn at random."""
+        most = max(ENOUGH[0] * self.size, ENOUGH[1])
+        if len(self.data.seen) <= most:
+            return
+        rows = np.sort(np.random.default_rng(1).permutation(len(self.data.seen))[:most])
+        self.inputs = as_inputs(np.asarray(self.inputs.points)[rows])
+        self.data = jax.tree.map(lambda values: np.asarray(values)[rows] if np.ndim(values) else values, self.data)
 
     def run(self) -> tuple[Any, Learning]:
         """All stages."""
@@ -115,8 +129,9 @@ class _Stages:
         if learning is None or (self.left > 0 and (moved or not learning.converged) and not self.deadline.passed()):
             learning = self._climb(TOGETHER, self.model if moved else self._held(), WORTH * self.count * PATIENCE / 10)
             learning = dataclasses.replace(learning, message="as long as it paid") if learning.converged else learning
-        seconds = time.perf_counter() - self.began
-        return self.model, dataclasses.replace(learning, evaluations=self.evaluations, seconds=seconds)
+        seconds, rows = time.perf_counter() - self.began, len(self.data.seen)
+        rows = rows if rows < self.given else 0
+        return self.model, dataclasses.replace(learning, evaluations=self.evaluations, seconds=seconds, rows=rows)
 
     def go_on(self) -> tuple[Any, Learning]:
         """The last stage alone."""

@@ -77,10 +77,13 @@ class Learning:
     method: str = "evidence"
     trace: tuple[float, ...] = ()  # the objective after every step, where a method keeps it
     pressed: tuple[str, ...] = ()  # of those at a bound that nobody asked for, the ones that the data push further
+    rows: int = 0  # drawn at random, that learning looked at; 0 for all
 
     def __str__(self) -> str:
         ended = "converged" if self.converged else f"stopped: {self.message}"
         text = f"{ended} after {self.evaluations} evaluations, {self.seconds:.2f} s; largest gradient {self.gradient_norm:.1e}"
+        if self.rows:
+            text += f"; by {self.rows} rows drawn at random"
         if self.restarts:
             text += f"; {self.restarts} restarts ended within {self.spread:.3g} of each other"
         return text + (f"; at a bound: {', '.join(self.at_bound)}" if self.at_bound else "")

@@ -37,6 +37,7 @@ from ..linalg.dense.cholesky import lapack_threads
 from ..means import Mean, as_mean
 from ..parameters.tree import Parametrised, free_vector
 from ..structure.kronecker import all_factors
+from .batches import STEPS, fit_batches
 from .conditioning import check_inputs, compiled_ahead, condition, rule_for
 from .fitted import Fitted
 from .inducing_stream import InducingStream, stream_through_inputs
@@ -323,6 +324,28 @@ class GP(Parametrised):
         if approximation is None or isinstance(approximation, FiniteState):
             return from_nothing(self, None if approximation is None else approximation.name)
         return stream_through_inputs(self, approximation)
+
+    @double_precision
+    def fit_batches(
+        self,
+        batches: Any,
+        *,
+        approximate: str | Approximation = "inducing",
+        steps: int = STEPS,
+        seconds: float | Deadline | None = None,
+        seed: Seed = 0,
+    ) -> InducingStream:
+        """Learn from rows that do not fit in memory, and condition on all of them: a stream that can go on.
+
+        `batches` are pairs (X, y) that can be gone through several times: a list, `ParquetBatches`, or a function that begins
+        anew. Parameters and inducing inputs are learned from rows drawn at random, then by at most `steps` batches of 1024 rows
+        as long as rows held out are foretold better; rows are mixed within each block only, so that a sorted file should be
+        shuffled. At last all rows are taken up, block after block.
+        """
+        self._needs_gaussian("fit_batches")
+        approximation = as_approximation(approximate)
+        assert approximation is not None
+        return fit_batches(self, batches, approximation, steps, seconds, seed)
 
     def log_evidence(self, X: Any, y: Any, **options: Any) -> float:
         """log p(y) with the parameters as they are."""
