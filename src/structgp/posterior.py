@@ -18,7 +18,6 @@ from .kernels.algebra import Kernel
 from .likelihoods.base import Likelihood
 from .means import Mean
 
-PLACES = 256  # at which averages over several latents are taken at a time
 TINY = 1e-12  # of the variance: covariances that rounding has made singular still have a factor
 
 
@@ -169,7 +168,31 @@ class Prediction:
     @double_precision
     def cumulative(self, y: Any) -> np.ndarray:
         """The probability that a new observation is y at most."""
-        return np.asarray(self.likelihood.predictive_cumulative(np.asarray(y), self.mean, self.variance, self.extra))
+        return np.asarray(self.likelihood.predictive_cumulative(np.asarray(y), self.mean, self._spread, self.extra))
+
+    @property
+    def signal(self) -> Prediction:
+        """The belief about the latent that observations are about, and about those of them with which nothing goes wrong."""
+        latent, likelihood = self.likelihood.signal
+        if self.likelihood.latents == 1:
+            return dataclasses.replace(self, likelihood=likelihood)
+        return Prediction(self.mean[..., latent], self.variance[..., latent], likelihood, extra=self.extra)
+
+    @property
+    def gate(self) -> Moments:
+        """The belief about what decides how an observation arises; of several gates in a last axis."""
+        return gates_of(self.likelihood, Moments(self.mean, self.variance))
+
+    @property
+    @double_precision
+    def outlier_probability(self) -> np.ndarray:
+        """The probability that a new observation is an outlier."""
+        return np.asarray(self._told(self.likelihood.new_outlier_probability, self.mean, self._spread))
+
+    @double_precision
+    def outlier_probability_of(self, y: Any) -> np.ndarray:
+        """The probability that observations here, of which the belief does not know yet, are outliers."""
+        return np.asarray(self._told(self.likelihood.outlier_probability, np.asarray(y), self.mean, self._spread, self.extra))
 
     @property
     @double_precision
@@ -220,8 +243,9 @@ class Prediction:
             return in_few_sizes(compiled, *rows)
         places = self._places
         flat = [np.reshape(part, (-1, *np.shape(part)[len(places) :])) if np.ndim(part) else part for part in rows]
-        piece = lambda at: (part[at : at + PLACES] if np.ndim(part) else part for part in flat)
-        found = [in_few_sizes(compiled, *piece(at)) for at in range(0, max(len(flat[0]), 1), PLACES)]
+        size = self.likelihood.places
+        piece = lambda at: (part[at : at + size] if np.ndim(part) else part for part in flat)
+        found = [in_few_sizes(compiled, *piece(at)) for at in range(0, max(len(flat[0]), 1), size)]
         return jax.tree.map(lambda *parts: np.concatenate(parts).reshape(*places, *parts[0].shape[1:]), *found)
 
     def __len__(self) -> int:
@@ -337,6 +361,21 @@ class MixturePrediction:
         """The probability that a new observation is y at most."""
         return self._averaged(np.stack([one.cumulative(y) for one in self.members]))
 
+    @functools.cached_property
+    def signal(self) -> MixturePrediction:
+        """The belief about the latent that observations are about, and about those of them with which nothing goes wrong."""
+        return MixturePrediction(tuple(one.signal for one in self.members), self.weights, self.likelihood.signal[1])
+
+    @property
+    def gate(self) -> Moments:
+        """The belief about what decides how an observation arises; of several gates in a last axis."""
+        return gates_of(self.likelihood, Moments(self.mean, self.variance))
+
+    @property
+    def outlier_probability(self) -> np.ndarray:
+        """The probability that a new observation is an outlier."""
+        return self._averaged(np.stack([one.outlier_probability for one in self.members]))
+
     def _averaged(self, values: np.ndarray) -> np.ndarray:
         return np.tensordot(self.weights, values, axes=1)
 
@@ -364,6 +403,14 @@ def mixed_moments(means: np.ndarray, variances: np.ndarray, weights: np.ndarray)
     w = np.reshape(weights, weights.shape + (1,) * (means.ndim - weights.ndim))
     mean = np.sum(w * means, axis=0)
     return Moments(mean, np.sum(w * (variances + (means - mean) ** 2), axis=0))
+
+
+def gates_of(likelihood: Likelihood, latents: Moments) -> Moments:
+    """The gates among latents, the only one without an axis for it."""
+    count = likelihood.gates
+    if not count:
+        raise AttributeError(f"{type(likelihood).__name__} has no gate: use Twinned() or another Switch")
+    return Moments(*(part[..., 0] if count == 1 else part[..., :count] for part in latents))
 
 
 @eqx.filter_jit

@@ -16,7 +16,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -35,9 +35,11 @@ from ..posterior import Model
 
 TOLERANCE = 1e-7  # in standard deviations of f
 MAX_CALLS = 200
-CONVERGED, UNFINISHED, INFEASIBLE = 0, 1, 2
+CONVERGED, UNFINISHED, INFEASIBLE, ANNEALED = 0, 1, 2, 3
+SOFTER, ON_THE_WAY = 8, 1e-3  # steps from the widest noise to the likelihood's own, and the tolerance of those before the last
 STATUS = {
     CONVERGED: "converged",
+    ANNEALED: "converged by way of wider noise, to sites that may be poor",
     UNFINISHED: "not converged within the allowed calls",
     INFEASIBLE: "stopped: no further step leaves a density",
 }
@@ -166,6 +168,29 @@ def find_sites(
     return inference.find(problem, start, tolerance, MAX_CALLS)
 
 
+def search(
+    model: Any, inputs: Inputs, data: Data, engine: Engine, rule: Inference, starts: Sequence[Start], tolerance: float
+) -> Found:
+    """The sites from the first of the starts that leads to any, else by way of wider noise, which is then said."""
+    for start in starts:
+        found = find_sites(model, inputs, data, engine, rule, start, tolerance)
+        if found.status == CONVERGED:
+            return found
+    at, start = found, starts[-1]
+    if model.likelihood.softened(0.0) is model.likelihood:
+        return found
+    for t in np.linspace(0.0, 1.0, SOFTER + 1):
+        softer = model.replace(likelihood=model.likelihood.softened(float(t))) if t < 1 else model
+        at = find_sites(softer, inputs, data, engine, rule, start, ON_THE_WAY if t < 1 else tolerance)
+        start = (at.w, at.h) if at.status == CONVERGED else start
+    return at._replace(status=jnp.asarray(ANNEALED)) if at.status == CONVERGED else found
+
+
+def converged(found: Found) -> bool:
+    """Whether a search came to its end."""
+    return int(found.status) in (CONVERGED, ANNEALED)
+
+
 @dataclasses.dataclass(frozen=True)
 class Inferred:
     """How sites were found for observations that are not Gaussian, the sites exp(h f − ½ w f²), and f at their places.
@@ -196,14 +221,14 @@ class Inferred:
         w, h, mean, spread = jax.tree.map(lambda part: np.asarray(part)[:count], (found.w, found.h, found.mean, found.variance))
         full, status = spread.ndim == 3, int(found.status)
         variance = np.diagonal(spread, axis1=1, axis2=2) if full else spread
-        how = method, status == CONVERGED, STATUS[status], int(found.calls), float(found.residual)
+        how = method, converged(found), STATUS[status], int(found.calls), float(found.residual)
         return cls(*how, w, h, mean, variance, spread if full else None)
 
     @property
     def advice(self) -> str:
         """What to do when it did not converge: another way than the one that was taken."""
         other = "laplace" if self.method == "variational" else "variational"
-        return f"{self}: the evidence of this model means nothing; try inference={other!r}"
+        return f"{self}: the evidence of this model means nothing; try other parameters, or inference={other!r}"
 
     def __str__(self) -> str:
         return f"{self.method}, {self.message} after {self.calls} calls (residual {self.residual:.1e})"

@@ -3,7 +3,8 @@
 A rule proposes for every site where it should be, Δ away. Steps are measured by ⟨Δ, Δ'⟩ = Σ v² Δw Δw' + v Δh Δh', which has no
 units; of full matrices v_c v_d stands for v². When successive proposals point against each other the step is shortened, when
 they agree it grows; neither the residual nor the evidence is monotone on the way, so neither steers. Near the solution the last
-few steps are combined (Anderson), and a combination that leads astray is forgotten. A step that leaves no density is halved.
+few steps are combined (Anderson), and a combination that leads astray is forgotten. A step that leaves no density is halved; a
+place where the rule makes no sense, as where EP has no cavity, is passed over, and the search is not at its end before it does.
 """
 
 from __future__ import annotations
@@ -94,10 +95,12 @@ def settle(
         w, h = _unpacked(sites, begin_at)
         mean, variance, log_normaliser, _ = problem.given(w, h)
         to = rule.propose(problem, w, h, mean, variance)
-        change = jnp.where(seen, _packed((to.w, to.h)) - sites, 0.0)
-        sound = (own(variance).T > 0) & (to.sensible.T | ~seen)
-        fine = jnp.isfinite(log_normaliser) & jnp.all(sound) & jnp.all(jnp.isfinite(change))
-        residual = jnp.max(jnp.where(seen, to.residual.T, 0.0), initial=0.0)
+        change = _packed((to.w, to.h)) - sites
+        sensible = to.sensible if to.sensible.ndim == 1 else jnp.all(to.sensible, axis=1)
+        passed = ~(sensible & jnp.all(jnp.isfinite(change), axis=0)) & seen
+        change = jnp.where(seen & ~passed, change, 0.0)
+        fine = jnp.isfinite(log_normaliser) & jnp.all(own(variance) > 0) & ~(jnp.all(passed | ~seen) & jnp.any(seen))
+        residual = jnp.max(jnp.where(passed, 1.0, jnp.where(seen, to.residual.T, 0.0)), initial=0.0)
         return View(mean, variance, log_normaliser, change, residual, fine)
 
     def body(s: _State) -> _State:

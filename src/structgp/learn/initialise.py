@@ -52,7 +52,7 @@ def candidates(model: Model, X: np.ndarray, data: Data) -> Iterator[Model]:
         if not share and of_mean:  # where the level is learned, the given kernel is tried at that of the data
             yield _with_learned(model, of_mean)
         for variance in (spread, *(_with_offset(model, X, level, spread) if not share else ())):
-            kernel = suggest(model.kernel, factor * scales, variance)
+            kernel = _suggested_kernel(model, factor * scales, variance)
             yield _with_learned(model, _suggestions(model, likelihood, kernel, of_mean))
 
 
@@ -95,7 +95,7 @@ def suggested(model: Any, X: np.ndarray, data: Data, noisy: float = SHARES[0][1]
     """The model with its learned values where the data suggest them: in their units, whatever these are."""
     likelihood, level, spread = _suggested_by(model, X, data, noisy)
     return _with_learned(
-        model, _suggestions(model, likelihood, suggest(model.kernel, scales_of(X), spread), _of_mean(model, level, X))
+        model, _suggestions(model, likelihood, _suggested_kernel(model, scales_of(X), spread), _of_mean(model, level, X))
     )
 
 
@@ -120,6 +120,12 @@ def _numbers_of_outputs(model: Any, X: np.ndarray) -> np.ndarray | None:
     """The number of the output in each row, where there are several."""
     found = outputs_of(model.kernel)
     return None if found is None else np.round(X[:, found.among(X.shape[1])]).astype(int)
+
+
+def _suggested_kernel(model: Model, scales: np.ndarray, variance: Any) -> Any:
+    """The kernel with these variances; one that several latents share with the largest of theirs."""
+    shared = model.likelihood.latents > 1 and not isinstance(model.kernel, IndependentKernels)
+    return suggest(model.kernel, scales, float(np.max(variance)) if shared else variance)
 
 
 def turned(model: Any, count: int, rng: np.random.Generator) -> list[Any]:
@@ -156,8 +162,9 @@ def _with_offset(model: Model, X: np.ndarray, level: Any, spread: Any) -> tuple[
     """The variance of f about a mean that is known, when the data lie away from it: only the kernel can take them there."""
     if _of_mean(model, level, X) or jax.eval_shape(model.mean.features, X[0]).shape[0]:
         return ()
-    offset = level - float(np.mean(in_few_sizes(jax.vmap(model.mean), X)))
-    return (spread + offset**2,) if offset**2 > np.mean(spread) else ()
+    offset = level - np.mean(in_few_sizes(jax.vmap(model.mean), X), axis=0)
+    far = offset**2 > (spread if model.likelihood.latents > 1 else np.mean(spread))
+    return (spread + np.where(far, offset**2, 0.0),) if np.any(far) else ()
 
 
 def scales_of(X: np.ndarray) -> np.ndarray:
@@ -193,14 +200,15 @@ def units_of(model: Model, X: np.ndarray, data: Data) -> np.ndarray:
     Of very many entries it is the diagonal alone, (P,).
     """
     sd = scales_of(X) / np.sqrt(X.shape[1])
-    size = float(np.sqrt(model.likelihood.suggested(*_seen(data), SHARES[0][1])[2]))
+    size = np.sqrt(model.likelihood.suggested(*_seen(data), SHARES[0][1])[2])
     known = {f"kernel{path}": unit for path, unit in _places(model.kernel, sd).items()}
     if isinstance(model.mean, ConstantMean):
-        known["mean.value"] = size
+        known["mean.value"] = size if np.ndim(model.mean.value) else np.max(size)
     if isinstance(model.mean, LevelOfOutput):
         known["mean.levels"] = np.sqrt(np.broadcast_to(_suggested_by(model, X, data, SHARES[0][1])[2], model.mean.levels.shape))
     if isinstance(model.mean, LinearMean):
-        known["mean.intercept"], known["mean.slope"] = size, size / (sd if np.ndim(model.mean.slope) else np.mean(sd))
+        known["mean.intercept"] = size
+        known["mean.slope"] = np.max(size) / (sd if np.ndim(model.mean.slope) else np.mean(sd))
     if _numbers_of_outputs(model, X) is not None:  # loadings in the units of their outputs
         values = named_values(suggest(model.kernel, scales_of(X), _suggested_by(model, X, data, SHARES[0][1])[2]))
         loadings = {path: np.asarray(value) for path, value in values.items() if path.split(".")[-1] in ("loadings", "weights")}
@@ -257,13 +265,14 @@ def _within(value: Any, bounds: tuple[float, float] | None) -> Any:
 
 
 def _mean_values(mean: Mean, level: Any, center: np.ndarray) -> dict[str, Any]:
-    """The values with which a mean passes through a level in the middle of the data."""
+    """The values with which a mean passes through a level in the middle of the data: that of all latents, or of each."""
+    shaped = lambda level, shape: np.broadcast_to(level if shape else np.mean(level), shape).astype(float)
     if type(mean) is ConstantMean:
-        return {"value": np.full(np.shape(mean.value), level)}
+        return {"value": shaped(level, np.shape(mean.value))}
     if type(mean) is LevelOfOutput:
-        return {"levels": np.broadcast_to(level, np.shape(mean.levels)).astype(float)}
+        return {"levels": shaped(level, np.shape(mean.levels))}
     if type(mean) is LinearMean:
-        return {"intercept": np.full(np.shape(mean.intercept), level - np.sum(np.asarray(mean.slope) * center))}
+        return {"intercept": shaped(level - np.sum(np.asarray(mean.slope) * center), np.shape(mean.intercept))}
     return {}
 
 
@@ -379,7 +388,8 @@ def _(kernel: Lagged, scales: np.ndarray, variance: Any) -> Kernel:
 
 @suggest.register  # type: ignore[arg-type]
 def _(kernel: IndependentKernels, scales: np.ndarray, variance: float) -> IndependentKernels:  # type: ignore[misc]
-    return kernel.replace(kernels=tuple(suggest(one, scales, variance) for one in kernel.kernels))
+    each = np.broadcast_to(variance, len(kernel.kernels))
+    return kernel.replace(kernels=tuple(suggest(one, scales, float(v)) for one, v in zip(kernel.kernels, each, strict=True)))
 
 
 @suggest.register

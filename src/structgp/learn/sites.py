@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from ..background import Early, compiling
 from ..engines.base import Engine
-from ..inference.base import CONVERGED, TOLERANCE, Found, Inference, Problem, find_sites
+from ..inference.base import CONVERGED, TOLERANCE, Found, Inference, Problem, find_sites, search
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
 from ..inputs.rows import in_bucket
@@ -59,7 +59,8 @@ class SiteEvidence:
 
     def sites(self, theta: Float[Any, " P"]) -> Found:
         """The sites at θ, found to the end."""
-        return self._find(self._arguments(theta), TOLERANCE)
+        starts = [start for start in (getattr(self._last, "sites", None), self._cold) if start is not None]
+        return search(*self._arguments(theta), starts, TOLERANCE)
 
     def _arguments(self, theta: Float[Any, " P"]) -> tuple[Any, ...]:
         at = with_free(self.model, np.asarray(theta))

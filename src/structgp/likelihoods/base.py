@@ -35,6 +35,7 @@ class Likelihood(Parametrised):
 
     extra_name: ClassVar[str | None] = None
     whole_numbers: ClassVar[bool] = False  # whether observations are 0, 1, 2, …
+    places: ClassVar[int] = 2**14  # at which averages over several latents are taken at a time
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -59,6 +60,16 @@ class Likelihood(Parametrised):
     def told_by(self, X: Float[Any, "N D"], extra: Any) -> Any:
         """What this likelihood has to know of observations at these places, besides what it is told; 1 for nothing."""
         return 1.0 if extra is None else extra
+
+    @property
+    def signal(self) -> tuple[int, Likelihood]:
+        """Which latent is what the observations are about, and how they arise from it where nothing goes wrong."""
+        return 0, self
+
+    @property
+    def gates(self) -> int:
+        """How many latents decide how an observation arises: the first ones."""
+        return 0
 
     @property
     def coupled(self) -> bool:
@@ -113,8 +124,11 @@ class Likelihood(Parametrised):
         """Observations drawn at latent values f (on the host)."""
         raise NotImplementedError(f"{type(self).__name__} cannot be drawn from: define sample(rng, f, extra=1.0)")
 
-    def suggested(self, y: np.ndarray, extra: np.ndarray | None, noisy: float) -> tuple[Likelihood, float, float]:
-        """Where learning may start when this part of the spread is noise: the likelihood, and the level and variance of f."""
+    def suggested(self, y: np.ndarray, extra: np.ndarray | None, noisy: float) -> tuple[Likelihood, Any, Any]:
+        """Where learning may start when this part of the spread is noise: the likelihood, and the level and variance of f.
+
+        Of several latents level and variance are one number for all, or one for each.
+        """
         return self, 0.0, 0.6 + 4 * noisy
 
     def limits(self, y: np.ndarray, extra: np.ndarray | None) -> dict[str, tuple[float, float]]:
@@ -123,6 +137,18 @@ class Likelihood(Parametrised):
         Observations that are all alike would otherwise take the one or the other to infinity.
         """
         return {}
+
+    def softened(self, t: float) -> Likelihood:
+        """The same with wider noise, the more the nearer t is to 0: where a search for sites may begin that failed at t = 1."""
+        return self
+
+    def outlier_probability(self, y: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
+        """The probability that what was observed is an outlier, when without it f ~ N(mean, variance)."""
+        raise NotImplementedError(f"{type(self).__name__} knows of no outliers: use Twinned() or MixtureNoise()")
+
+    def new_outlier_probability(self, mean: Numbers, variance: Numbers) -> Numbers:
+        """The probability that a new observation will be one."""
+        raise NotImplementedError(f"{type(self).__name__} knows of no outliers: use Twinned() or MixtureNoise()")
 
     # what inference asks
 
@@ -156,7 +182,8 @@ class Likelihood(Parametrised):
             value, slope, second = quadrature.log_integral_derivatives(*self._integral(y, mean, variance, power, extra))
         else:
             tilted = lambda mean: self.log_tilted(y, mean, variance, power, extra)
-            value, slope, second = quadrature.with_derivatives(tilted, mean)
+            derivatives = quadrature.with_derivatives if self.latents == 1 else quadrature.with_matrices
+            value, slope, second = derivatives(tilted, mean)
         return value, slope, -second
 
     def _integral(self, y: Any, mean: Any, variance: Any, power: Any, extra: Any) -> tuple[Any, Any, Any, quadrature.Rule]:

@@ -36,6 +36,8 @@ class Categorical(Likelihood):
     fixed lattice of about 4000 points: probabilities are then good to 1e-3, or to 3e-3 for ten classes with wide latents.
     """
 
+    places = 256  # averages over a lattice are large
+
     classes: int = eqx.field(static=True, default=3)
 
     def __check_init__(self) -> None:

@@ -50,6 +50,12 @@ class Gaussian(Likelihood):
         quadratic = power * (y - mean) ** 2 / total + jnp.log(total / noise) + power * jnp.log(2 * jnp.pi * noise)
         return -0.5 * quadratic
 
+    def tilted_derivatives(
+        self, y: Numbers, mean: Numbers, variance: Numbers, power: Numbers = 1.0, extra: Numbers = 1.0
+    ) -> tuple[Numbers, Numbers, Numbers]:
+        pull = power / (power * variance + self.noise)
+        return self.log_tilted(y, mean, variance, power), pull * (y - mean), pull + 0.0 * y
+
     def expected_log_prob(self, y: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
         return self.log_prob(y, mean, extra) - 0.5 * variance / self.of(extra)
 

@@ -218,6 +218,12 @@ class MixtureNoise(Likelihood):
         gap = odds + 0.5 * jnp.log(narrow / wide) + 0.5 * r**2 * (self.wide**2 - self.narrow**2) / (narrow * wide)
         return jnp.log1p(-self.weight) + log_normal(r, narrow), jnp.log(self.weight) + log_normal(r, wide), gap
 
+    def outlier_probability(self, y: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
+        return jax.nn.sigmoid(self._parts(y - mean, variance)[2])
+
+    def new_outlier_probability(self, mean: Numbers, variance: Numbers) -> Numbers:
+        return self.weight + 0.0 * mean
+
     def curvature_bound(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> Numbers:
         share = jax.nn.sigmoid(-self._parts(y - f, 0.0)[2])
         return share / self.narrow**2 + (1 - share) / self.wide**2

@@ -18,7 +18,7 @@ from ..engines.basis import Factors, Weights, columns, integrate, sites_of
 from ..engines.diagnose import why_not_positive
 from ..engines.independent import check_latents
 from ..engines.plan import Plan
-from ..inference.base import CONVERGED, TOLERANCE, Found, Inference, Inferred, find_sites
+from ..inference.base import TOLERANCE, Found, Inference, Inferred, search
 from ..inference.choose import choose
 from ..inputs.layouts import Grid, Inputs
 from ..inputs.observations import Data
@@ -267,10 +267,7 @@ def _search(model: Model, inputs: Inputs, data: Data, engine: Engine, rule: Infe
     cold = rule.unknown(model.likelihood, len(inputs))
     if start is not None:
         start = jax.tree.map(lambda part, more: np.concatenate([part, more[len(part) :]]), start, cold)
-    found = find_sites(model, inputs, data, engine, rule, start or cold, TOLERANCE)
-    if start is not None and found.status != CONVERGED:
-        found = find_sites(model, inputs, data, engine, rule, cold, TOLERANCE)
-    return found
+    return search(model, inputs, data, engine, rule, (cold,) if start is None else (start, cold), TOLERANCE)
 
 
 def _said(inferred: Inferred) -> Inferred:

@@ -29,7 +29,7 @@ from ..learn.maximise import Learning
 from ..linalg.blocks import diagonals, trace
 from ..linalg.dense.cholesky import lapack_threads
 from ..parameters.tree import as_numpy
-from ..posterior import Conditional, Model, Moments, Prediction, Result, name_to_number
+from ..posterior import Conditional, Model, Moments, Prediction, Result, gates_of, name_to_number
 from ..structure.base import No
 from ..structure.derivatives import smoothness
 from . import moments
@@ -280,6 +280,22 @@ class Fitted(Result):
 
     @property
     @double_precision
+    def outlier_probability(self) -> np.ndarray:
+        """The probability that each observation is an outlier, given all of them; NaN where nothing was seen."""
+        if self.inference is None:
+            raise NotImplementedError(f"{type(self.likelihood).__name__} knows of no outliers: use Twinned() or MixtureNoise()")
+        found = self._without_own(self.inference).outlier_probability_of(np.asarray(self.data.y)[:, 0])
+        return np.where(self.data.seen, found, np.nan)
+
+    @property
+    def gate(self) -> Moments:
+        """The belief about what decides how each observation arises, at their places; of several gates in a last axis."""
+        if self.inference is None:
+            return gates_of(self.likelihood, Moments(np.zeros(0), np.zeros(0)))
+        return gates_of(self.likelihood, Moments(self.inference.mean, self.inference.variance))
+
+    @property
+    @double_precision
     def degrees_of_freedom(self) -> float:
         """tr[K C⁻¹]: how many parameters the smoother uses, those of basis functions included."""
         if self.inference is not None:
@@ -481,10 +497,13 @@ class Fitted(Result):
             name = type(self.likelihood).__name__
             raise ValueError(f"{what} needs Gaussian observations: the sites of {name} depend on all observations together")
 
-    def _without_sites(self, inferred: Inferred) -> Moments:
+    def _without_own(self, inferred: Inferred) -> Prediction:
+        """The belief about f at the place of each observation without it."""
         m, v, _ = cavity(1.0, inferred.w, inferred.h, inferred.mean, inferred.spread)
-        without = self._prediction(np.asarray(m), np.asarray(v), self._extra(self.data.extra, self.inputs.points))
-        mean, variance = (np.array(part) for part in without.observed)
+        return self._prediction(np.asarray(m), np.asarray(v), self._extra(self.data.extra, self.inputs.points))
+
+    def _without_sites(self, inferred: Inferred) -> Moments:
+        mean, variance = (np.array(part) for part in self._without_own(inferred).observed)
         unseen = ~np.asarray(self.data.seen)
         mean[unseen], variance[unseen] = np.nan, np.nan
         return Moments(mean, variance)

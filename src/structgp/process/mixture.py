@@ -225,6 +225,16 @@ class FittedMixture(Result):
         return mixed_moments(means, variances, weights)
 
     @property
+    def outlier_probability(self) -> np.ndarray:
+        """The probability that each observation is an outlier, given all of them; NaN where nothing was seen."""
+        return self._average([member.outlier_probability for member in self.members])
+
+    @property
+    def gate(self) -> Moments:
+        """The belief about what decides how each observation arises, at their places."""
+        return self._moments([member.gate for member in self.members])
+
+    @property
     def degrees_of_freedom(self) -> float:
         """How many parameters the smoother uses, on average."""
         return float(np.dot(self.weights, [member.degrees_of_freedom for member in self.members]))
