@@ -19,7 +19,7 @@ from ..linalg.blocks import full, own
 from .base import CONVERGED, INFEASIBLE, UNFINISHED, Problem, Start, known
 from .laplace import Laplace, newton, sites_at
 
-DEPTH = 5  # steps that are combined
+DEEP, SHALLOW, MANY = 10, 5, 100_000  # steps that are combined, of so many places as well
 NEAR = 0.3  # residual below which they are
 SMALLEST, LEAST = 0.05, 1e-4  # the smallest damping, and the smallest step on the way back to densities
 RUNNING = -1
@@ -113,7 +113,7 @@ def settle(
         angle = _cosine(new, s.view)
         faster, slower = jnp.minimum(1.0, 1.15 * s.damping), jnp.maximum(SMALLEST, 0.6 * s.damping)
         turned = jnp.where(angle > 0.1, faster, jnp.where(angle < -0.1, slower, s.damping))
-        slot = s.kept % DEPTH
+        slot = s.kept % len(s.moves)
         remember = lambda past, difference: past.at[slot].set(jnp.where(good, difference, past[slot]))
         kept = jnp.where(first, 0, s.kept + 1)
         choose = lambda a, b: jnp.where(good, a, b)
@@ -139,7 +139,7 @@ def settle(
     sites = _packed(begin_at)
     damping = 0.8 if problem.model.likelihood.log_concave else 0.5
     variance, mean = jax.tree.map(jnp.zeros_like, begin_at)
-    empty = jnp.zeros((DEPTH, *sites.shape))
+    empty = jnp.zeros((DEEP if sites.shape[1] <= MANY else SHALLOW, *sites.shape))
     unseen = View(mean, variance, jnp.zeros(()), jnp.zeros_like(sites), jnp.asarray(jnp.inf), jnp.asarray(False))
     begin = _State(
         sites,
@@ -199,12 +199,13 @@ def _cosine(new: View, old: View) -> Float[Array, ""]:
 
 def _combined(s: _State) -> Float[Array, "P N"]:
     """The combination of the last steps whose proposed change is smallest, and one damped step from there."""
-    there = jnp.arange(DEPTH) < s.kept
-    flat = lambda past: jnp.reshape(past, (DEPTH, -1))
+    depth = len(s.moves)
+    there = jnp.arange(depth) < s.kept
+    flat = lambda past: jnp.reshape(past, (depth, -1))
     turns = flat(jnp.where(there[:, None, None], s.turns, 0.0))
     weighed = turns * jnp.ravel(_metric(s.view))
     gram, right = weighed @ turns.T, weighed @ jnp.ravel(s.view.change)
-    ridge = 1e-10 * jnp.trace(gram) * jnp.eye(DEPTH) + jnp.diag(jnp.where(there, 0.0, 1.0))
+    ridge = 1e-10 * jnp.trace(gram) * jnp.eye(depth) + jnp.diag(jnp.where(there, 0.0, 1.0))
     gamma = jnp.where(there, jnp.linalg.solve(gram + ridge, right), 0.0)
     back = jnp.reshape(gamma @ (flat(s.moves) + s.damping * turns), s.sites.shape)
     return s.sites + s.damping * s.view.change - back

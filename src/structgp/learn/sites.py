@@ -60,7 +60,8 @@ class SiteEvidence:
     def sites(self, theta: Float[Any, " P"]) -> Found:
         """The sites at θ, found to the end."""
         starts = [start for start in (getattr(self._last, "sites", None), self._cold) if start is not None]
-        return search(*self._arguments(theta), starts, TOLERANCE)
+        model, inputs, data, engine, rule = self._arguments(theta)
+        return search(model, inputs, data, engine, rule, starts, TOLERANCE)
 
     def _arguments(self, theta: Float[Any, " P"]) -> tuple[Any, ...]:
         at = with_free(self.model, np.asarray(theta))

@@ -166,8 +166,9 @@ class Switch(Likelihood):
             bends.append(jnp.stack([zero + part for part in bend], axis=-1))
         log, g, k = jnp.stack(logs, axis=-1), jnp.stack(slopes, axis=-2), jnp.stack(bends, axis=-2)
         weight = jax.nn.softmax(log, axis=-1)[..., None]
-        slope = jnp.sum(weight * g, axis=-2)
-        return jax.nn.logsumexp(log, axis=-1), slope, jnp.sum(weight * (k - (g - slope[..., None, :]) ** 2), axis=-2)
+        average = jnp.sum(weight * g, axis=-2)
+        bend_of_sum = jnp.sum(weight * (k - (g - average[..., None, :]) ** 2), axis=-2)
+        return jax.nn.logsumexp(log, axis=-1), average, bend_of_sum
 
     def expected_log_prob(self, y: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
         """What a belief about the sides that does not know of the latents leaves of E log p(y | f): a bound below it.
@@ -246,7 +247,7 @@ class Switch(Likelihood):
         v = np.asarray(_variances(mean, variance))
         weight = np.asarray(self._shares(jnp.asarray(mean), jnp.asarray(v)))
         below = lambda leaf: leaf.likelihood.predictive_cumulative(y, _of(leaf, mean), _of(leaf, v), extra)
-        return sum(weight[..., i] * below(leaf) for i, leaf in enumerate(self.leaves))  # type: ignore[return-value]
+        return sum(weight[..., i] * below(leaf) for i, leaf in enumerate(self.leaves))
 
     def quantile(self, q: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
         from ..linalg.quadrature import bisect
@@ -272,8 +273,8 @@ class Switch(Likelihood):
         return jnp.stack(jnp.broadcast_arrays(*logs), axis=-1)
 
     def _with_leaves(self, change: Callable[[Likelihood], Likelihood]) -> Switch:
-        both = (side._with_leaves(change) if isinstance(side, Switch) else change(side) for side in (self.real, self.other))
-        return self.replace(**dict(zip(("real", "other"), both, strict=True)))
+        changed = lambda side: side._with_leaves(change) if isinstance(side, Switch) else change(side)
+        return self.replace(real=changed(self.real), other=changed(self.other))
 
 
 def _leaves_of(node: Likelihood, gate: int, signal: int, turns: tuple[Turn, ...]) -> tuple[Leaf, ...]:
