@@ -90,7 +90,7 @@ class InducingConditional(Conditional):
         return self._moments(V, derivative_variances(kernel, X, dim, order))
 
     def gradient(self, x: Float[Array, " D"]) -> tuple[Float[Array, "D C"], Float[Array, "D D"]]:
-        of = self._through(x[None], None)
+        of = self.through(x[None], None)
         V = solve_lower(self.root, gradient_covariance(of.kernel, x, of.inputs).T, len(self.root))
         U = self.weighed.roots(V)
         rest = 0.0 if self.method == "sor" else gradient_variance(of.kernel, x) - V.T @ V
