@@ -157,7 +157,7 @@ def cost(repeats: int) -> None:
     """CPU time of `fit` and of `predict` at ten thousand places, averaged over parameters and with the best."""
     import structgp as sg
 
-    heads = ("N", "columns", "fit best", "averaged", "ratio", "predict best", "averaged", "ratio")
+    heads = ("N", "columns", "fit best", "averaged", "ratio", "predict best", "averaged", "ratio", "interval", "averaged")
     print(" ".join(f"{head:>12}" for head in heads))
     for N, D in ((50, 1), (50, 8), (200, 4), (500, 8)):
         rng = np.random.default_rng(0)
@@ -167,11 +167,12 @@ def cost(repeats: int) -> None:
         seconds = []
         for way in ("best", "laplace"):
             fitted = gp.fit(X, y, parameters=way)
-            fitted.predict(places)
+            fitted.predict(places).interval()
             seconds.append(timed(repeats, gp.fit, X, y, parameters=way))
             seconds.append(timed(repeats, lambda places, fitted=fitted: fitted.predict(places).mean, places))
-        a, b, c, d = seconds[0], seconds[2], seconds[1], seconds[3]
-        print(" ".join(f"{value:>12.3g}" for value in (N, D, a, b, b / a, c, d, d / c)), flush=True)
+            seconds.append(timed(repeats, lambda places, fitted=fitted: fitted.predict(places).interval(), places))
+        a, c, e, b, d, f = seconds
+        print(" ".join(f"{value:>12.3g}" for value in (N, D, a, b, b / a, c, d, d / c, e, f)), flush=True)
 
 
 def main() -> None:

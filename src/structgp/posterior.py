@@ -327,16 +327,8 @@ class MixturePrediction:
         level = np.broadcast_to(
             probability.reshape(probability.shape + (1,) * (own.ndim - 1 - probability.ndim)), own.shape[1:]
         )
-        whole = self.likelihood.whole_numbers
-        low, high = own.min(axis=0), own.max(axis=0)
-        for _ in range(200):  # what is sought lies between the quantiles of the members
-            middle = np.floor((low + high) / 2) if whole else (low + high) / 2
-            if np.all(high - low <= (0.0 if whole else 1e-12 * (1e-3 + np.abs(middle)))):
-                break
-            above = self.cumulative(middle) >= level
-            low, high = np.where(above, low, middle + (1.0 if whole else 0.0)), np.where(above, middle, high)
-            low = np.minimum(low, high)
-        return high
+        low, high = own.min(axis=0), own.max(axis=0)  # what is sought lies between the quantiles of the members
+        return _between(self.cumulative, level, low, high, self.likelihood.whole_numbers)
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """The central interval that holds a new observation with this probability: its lower and its upper end."""
@@ -411,6 +403,47 @@ def gates_of(likelihood: Likelihood, latents: Moments) -> Moments:
     if not count:
         raise AttributeError(f"{type(likelihood).__name__} has no gate: use Twinned() or another Switch")
     return Moments(*(part[..., 0] if count == 1 else part[..., :count] for part in latents))
+
+
+def _between(cumulative: Any, level: np.ndarray, low: np.ndarray, high: np.ndarray, whole: bool) -> np.ndarray:
+    """Where a cumulative probability reaches each level, between two values."""
+    if whole:
+        for _ in range(200):
+            if not np.any(high > low):
+                break
+            middle = np.floor((low + high) / 2)
+            above = cumulative(middle) >= level
+            low, high = np.where(above, low, middle + 1), np.where(above, middle, high)
+        return high
+    return _crossing(lambda y: _scores(cumulative(y)) - _scores(level), low, high)
+
+
+def _crossing(function: Any, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Where an increasing function that is nearly straight is zero: by its chords, and by halves where these are slow."""
+    below, above = function(low), function(high)
+    found, before = high, np.zeros(np.shape(high))
+    for count in range(100):
+        chord = low - below * (high - low) / np.where(above > below, above - below, 1.0)
+        inside = (chord > low) & (chord < high) & (count % 4 < 3)
+        found = np.where(inside, chord, (low + high) / 2)
+        value = function(found)
+        there = (np.abs(value) <= 1e-12) | (high - low <= 1e-13 * (1e-3 + np.abs(found)))
+        if np.all(there):
+            break
+        low, high, up = np.where(there, found, low), np.where(there, found, high), value >= 0
+        stays = before == np.where(up, 1, -1)  # an end that stays twice counts half, so that it is left (Illinois)
+        low, high = np.where(up, low, found), np.where(up, found, high)
+        share = np.where(stays, 0.5, 1.0)
+        below, above = np.where(up, share * below, value), np.where(up, value, share * above)
+        before = np.where(up, 1, -1)
+    return found
+
+
+def _scores(probability: np.ndarray) -> np.ndarray:
+    """The normal quantile of a probability, finite for all of them."""
+    from scipy.special import ndtri
+
+    return ndtri(np.clip(probability, 1e-300, 1 - 1e-16))
 
 
 @eqx.filter_jit

@@ -56,6 +56,21 @@ def test_moments_and_quantiles_are_those_of_the_members(mixture):
         found.interval(95)
 
 
+def test_members_together_are_the_members_one_by_one(mixture):
+    assert mixture.members.together is not None
+    alone = FittedMixture(mixture.mode, mixture.draws)
+    alone.members.__dict__["together"] = None
+    one_by_one = [member.log_evidence for member in alone.members]
+    np.testing.assert_allclose([member.log_evidence for member in mixture.members], one_by_one, rtol=1e-10)
+    at_once, by_each = mixture.predict(XS), alone.predict(XS)
+    np.testing.assert_allclose(at_once.mean, by_each.mean, rtol=1e-10)
+    np.testing.assert_allclose(at_once.variance, by_each.variance, rtol=1e-9)
+    np.testing.assert_allclose(at_once.interval(), by_each.interval(), rtol=1e-9)
+    draws = mixture.sample(np.full(2, 7.5), 400, seed=3, observed=True)
+    assert np.all(draws[:, 0] != draws[:, 1])  # one f, and noise for each
+    np.testing.assert_allclose(draws.std(axis=0), np.sqrt(mixture.predict([7.5, 7.5]).observed.variance), rtol=0.2)
+
+
 def test_the_density_of_new_observations_integrates_to_one(mixture):
     grid = np.linspace(-12, 12, 4001)
     density = np.exp(mixture.predict(np.full(4001, 7.5)).log_prob(grid))

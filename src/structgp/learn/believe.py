@@ -42,6 +42,27 @@ LENGTH = 0.1  # of the columns of free numbers that stand for directions, around
 LEVEL = 2.0  # of levels, slopes and places, in units of the data
 
 
+class Normal(NamedTuple):
+    """A normal density of θ between bounds: −½|Wθ − c|², less the logarithm of its size."""
+
+    whiten: Float[np.ndarray, "Q P"]
+    center: Float[np.ndarray, " Q"]
+    log_size: float
+    bounds: Float[np.ndarray, "P 2"]
+
+    def log_prob(self, theta: Float[np.ndarray, " P"]) -> tuple[float, Float[np.ndarray, " P"]]:
+        """The log density and its gradient: nothing beyond the bounds."""
+        r = self.whiten @ theta - self.center
+        inside = bool(((theta >= self.bounds[:, 0]) & (theta <= self.bounds[:, 1])).all())
+        return -0.5 * float(r @ r) - self.log_size if inside else -np.inf, -(r @ self.whiten)
+
+    def log_probs(self, thetas: Float[np.ndarray, "S P"]) -> Float[np.ndarray, " S"]:
+        """The log densities of several θ."""
+        r = thetas @ self.whiten.T - self.center
+        inside = np.all((thetas >= self.bounds[:, 0]) & (thetas <= self.bounds[:, 1]), axis=1)
+        return np.where(inside, -0.5 * np.sum(r * r, axis=1) - self.log_size, -np.inf)
+
+
 class WeakBeliefs(NamedTuple):
     """Normal densities of the entries of z, θ = A z, and where other densities take their place.
 
@@ -59,19 +80,11 @@ class WeakBeliefs(NamedTuple):
         """Which entries are averaged over."""
         return np.isfinite(self.width)
 
-    def log_prob(self, theta: Float[np.ndarray, " P"]) -> tuple[float, Float[np.ndarray, " P"]]:
-        """The log density of θ as far as it is ours, and its gradient."""
+    def normal(self) -> Normal:
+        """The density of θ as far as it is ours."""
         own = self.ours & self.averaged
-        r = np.where(own, (self.z(theta) - self.center) / self.width, 0.0)
-        slope = np.linalg.solve(self.units.T, np.where(own, -r / self.width, 0.0))
-        return float(self.log_probs(theta[None])[0]), slope
-
-    def log_probs(self, thetas: Float[np.ndarray, "S P"]) -> Float[np.ndarray, " S"]:
-        """The log densities of several θ as far as they are ours: nothing beyond the bounds."""
-        own = self.ours & self.averaged
-        r = ((self.z(thetas) - self.center) / self.width)[:, own]
-        inside = np.all((thetas >= self.bounds[:, 0]) & (thetas <= self.bounds[:, 1]), axis=1)
-        return np.where(inside, -0.5 * np.sum(r * r, axis=1) - self._log_size(own), -np.inf)
+        whiten = np.linalg.inv(self.units)[own] / self.width[own, None]
+        return Normal(whiten, self.center[own] / self.width[own], self._log_size(own), self.bounds)
 
     def _log_size(self, own: np.ndarray) -> float:
         """The logarithm of what the densities integrate to between the bounds without it."""

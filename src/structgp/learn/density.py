@@ -28,7 +28,7 @@ class Density(Objective):
     def __init__(self, objective: Objective, beliefs: WeakBeliefs) -> None:
         super().__init__(objective.model, objective.evidence, objective.grain, objective._many, together=objective.together)
         self.beliefs = beliefs
-        self._normal = bool(np.all(beliefs.ours)) and not self._believed
+        self._own, self._all_own = beliefs.normal(), bool(np.all(beliefs.ours)) and not self._believed
         self._values = objective.evidences
 
     @double_precision
@@ -44,11 +44,11 @@ class Density(Objective):
     @double_precision
     def log_priors(self, thetas: Float[np.ndarray, "S P"]) -> Float[np.ndarray, " S"]:
         """The log density of several θ before the data."""
-        return self.beliefs.log_probs(thetas) if self._normal else np.array([self._prior(theta)[0] for theta in thetas])
+        return self._own.log_probs(thetas) if self._all_own else np.array([self._prior(theta)[0] for theta in thetas])
 
     def _prior(self, theta: np.ndarray) -> tuple[Any, Any]:
-        value, slope = self.beliefs.log_prob(np.asarray(theta))
-        if not self._normal and np.isfinite(value):
+        value, slope = self._own.log_prob(np.asarray(theta))
+        if not self._all_own and np.isfinite(value):
             more, gradient = _of_values(jnp.asarray(theta), self.model)
             value, slope = value + float(more), slope + np.asarray(gradient)
         return np.asarray(value), slope

@@ -190,7 +190,7 @@ def condition(
     """A prior given data, by a rule for the sites when they are not Gaussian: searched from a start, or found already."""
     count = len(inputs)
     with lapack_threads(plan.rows):
-        inputs, data = _few_sizes(inputs, data, plan.engine)
+        inputs, data = few_sizes(inputs, data, plan.engine)
         engine = plan.engine.tuned(model, inputs, data)
         inputs = engine.prepared(model, inputs, data)
         if rule is None:
@@ -229,7 +229,7 @@ def compiled_ahead(
     model: Model, inputs: Inputs, data: Data, engine: Engine, rule: Inference | None = None, after: Early | None = None
 ) -> Early:
     """The program that will condition on data by this engine, compiled while learning runs, after what is needed first."""
-    inputs, data = _few_sizes(inputs, data, engine)
+    inputs, data = few_sizes(inputs, data, engine)
     engine = engine.tuned(model, inputs, data)
     inputs = engine.prepared(model, inputs, data, search=False)
     if rule is None:
@@ -238,7 +238,8 @@ def compiled_ahead(
     return compiling(given_sites, model, inputs, w, h, np.zeros(()), engine, rule.signed(model.likelihood), after=after)
 
 
-def _few_sizes(inputs: Inputs, data: Data, engine: Engine) -> tuple[Inputs, Data]:
+def few_sizes(inputs: Inputs, data: Data, engine: Engine) -> tuple[Inputs, Data]:
+    """The same rows, filled up to a size out of a few where the engine takes rows that were not seen."""
     return in_bucket(inputs, data) if engine.takes_unseen_rows else (inputs, data)
 
 

@@ -42,6 +42,8 @@ FEW_CELLS = 200  # of a grid up to which they are predicted one by one
 MANY_ROWS = 2000  # of a table from which on it is worth a look whether they are a grid
 COUNTED = 20000  # rows up to which a summary counts those that repeat
 CHUNK_BYTES = 64e6  # size of the cross-covariance that prediction holds at a time
+CACHE_BYTES = 2e6  # the same on a CPU, where pieces that fit into its cache take half the time
+FEWEST = 512  # rows for which a large factor is worth reading
 
 
 class GradientBelief(NamedTuple):
@@ -160,8 +162,7 @@ class Fitted(Result):
                 mean, variance = (np.asarray(part) for part in _marginals(self.posterior, grid))
             else:
                 mean, variance = self._in_chunks(functools.partial(_marginals, part=part), Xs, part)
-        mean, variance = (self._over(X, values) for values in (self._shaped(mean), self._spread(variance)))
-        return self._prediction(mean, variance, self._extra(extra, Xs))
+        return self._told(X, mean, variance, self._extra(extra, Xs))
 
     @double_precision
     def sample(self, X: Any, n: int = 1, seed: Seed = None, observed: bool = False, extra: Any = None) -> np.ndarray:
@@ -181,8 +182,7 @@ class Fitted(Result):
         key = jax.random.key(int(rng.integers(2**62)))
         grid = self._as_grid(X)
         places = Xs if grid is None else grid
-        held = 4 * n * T * (len(Xs) + len(self.inputs)) if grid is not None else self.conditional.draw_size(len(Xs), n * T)
-        self._check_memory(held, f"drawing {n} times", len(Xs), "draw on a Grid where the kernel factors, or along a line")
+        self._check_draws(len(Xs), n, None if grid is None else 4 * n * T * (len(Xs) + len(self.inputs)))
         with lapack_threads(self.plan.rows):
             draws = np.asarray(_draws(self.posterior, key, places, n))
         f = self._over(X, draws[..., 0], axis=1) if self._single else draws
@@ -435,6 +435,11 @@ class Fitted(Result):
         whole = self.data.gridded and isinstance(X, Grid) and X.cells is None
         return values.reshape(*values.shape[:axis], *X.shape, *values.shape[axis + 1 :]) if whole else values
 
+    def _told(self, X: Any, mean: np.ndarray, variance: np.ndarray, extra: Any) -> Prediction:
+        """The belief about f at the places X, in the caller's shapes."""
+        mean, variance = (self._over(X, values) for values in (self._shaped(mean), self._spread(variance)))
+        return self._prediction(mean, variance, extra)
+
     def _prediction(self, mean: np.ndarray, variance: np.ndarray, extra: Any) -> Prediction:
         """A belief about f; of several latents the variances are matrices, or their diagonals."""
         if not self._latents:
@@ -455,16 +460,27 @@ class Fitted(Result):
             8.0 * numbers * self._targets, f"{what} at {places} places", f"ask for fewer places at a time, or {otherwise}"
         )
 
-    def _in_chunks(self, function: Any, Xs: np.ndarray, part: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Run over the rows in pieces of a few sizes, so that nothing grows with their number and little is compiled."""
+    def _check_draws(self, places: int, n: int, held: int | None = None) -> None:
+        held = self.conditional.draw_size(places, n * self._targets) if held is None else held
+        self._check_memory(held, f"drawing {n} times", places, "draw on a Grid where the kernel factors, or along a line")
+
+    def _in_chunks(
+        self, function: Any, Xs: np.ndarray, part: int | None = None, together: Posterior | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Run over the rows in pieces of a few sizes, so that nothing grows with their number and little is compiled.
+
+        `together` are posteriors along a first axis, whose answers have a second axis for them.
+        """
         conditional = self.conditional.for_places(Xs, part)
-        size = int(2 ** np.clip(np.floor(np.log2(CHUNK_BYTES / (8 * max(conditional.row_size, 1)))), 4, 14))
-        means, spreads = [np.zeros((0, *self._latents, self._targets))], [np.zeros((0, *self._latents, *self._latents))]
+        posterior = dataclasses.replace(self.posterior, conditional=conditional) if together is None else together
+        some = () if together is None else (len(together.log_evidence),)
+        size = rows_at_a_time(conditional.row_size)
+        means, spreads = [np.zeros((0, *some, *self._latents, self._targets))], [np.zeros((0, *some, *2 * self._latents))]
         for at in range(0, len(Xs), size):
             piece = Xs[at : at + size]
             padded = min(size, max(16, 2 ** int(np.ceil(np.log2(len(piece))))))
             filled = np.concatenate([piece, np.repeat(piece[:1], padded - len(piece), axis=0)])
-            mean, variance = function(dataclasses.replace(self.posterior, conditional=conditional), filled)
+            mean, variance = function(posterior, filled)
             means.append(np.asarray(mean)[: len(piece)])
             spreads.append(np.asarray(variance)[: len(piece)])
         return np.concatenate(means), np.concatenate(spreads)
@@ -565,6 +581,14 @@ class Fitted(Result):
         memory.check_offers(chosen.offers, self.inputs)
         dense = condition(gp, self.inputs, self.data, chosen)
         return Fitted.of(gp, self.inputs, self.data, dense)
+
+
+def rows_at_a_time(numbers: int) -> int:
+    """How many places are looked at together, each of which takes so many numbers: a power of two."""
+    rows = CHUNK_BYTES / (8 * max(numbers, 1))
+    if jax.default_backend() == "cpu":
+        rows = min(rows, max(CACHE_BYTES / (8 * max(numbers, 1)), FEWEST))
+    return int(2 ** np.clip(np.floor(np.log2(rows)), 4, 14))
 
 
 FittedLatents = Fitted  # what a model of several latents was once called

@@ -9,25 +9,25 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from .._types import Seed, double_precision, generator, whole
-from ..inference.choose import choose
-from ..inputs.rows import size_for
+from ..inputs.rows import filled, size_for
 from ..learn.peak import Draws, Evidence
+from ..linalg.dense.cholesky import lapack_threads
 from ..parameters.supports import Interval, Positive, Real
-from ..parameters.tree import FreeMap, as_numpy, free_names, learned_leaves
-from ..posterior import MixturePrediction, Moments, Result, mixed_moments
-from .conditioning import condition
+from ..parameters.tree import free_names, learned_leaves
+from ..posterior import MixturePrediction, Moments, Prediction, Result, mixed_moments
+from .conditioning import Posterior
 from .fitted import BasisWeights, Fitted, GradientBelief
+from .members import Members, draws_of_some, marginals_of_all
 from .stream import Stream
 from .summary import interval_table
 
-KEPT = 256e6  # bytes of members that are kept; of larger ones θ is, and they are conditioned again for each answer
 NODES = 20  # of the quadrature behind the mean of a parameter
 
 
@@ -42,51 +42,12 @@ class ParameterBelief(NamedTuple):
     high: float  # 95 %
 
 
-class Members(Sequence[Fitted]):
-    """The process at each of some θ, conditioned when it is first asked for, and kept where all of them are small."""
-
-    def __init__(self, mode: Fitted, thetas: np.ndarray, known: Sequence[Fitted] = ()) -> None:
-        self.mode, self.thetas, self._at = mode, thetas, FreeMap(mode.gp)
-        self._known: dict[int, Fitted] = dict(enumerate(known))
-        cost = mode.plan.chosen.cost
-        self._kept = (cost.bytes if cost else 0.0) * len(thetas) <= KEPT
-
-    def __len__(self) -> int:
-        return len(self.thetas)
-
-    @overload
-    def __getitem__(self, index: int) -> Fitted: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Fitted]: ...
-    @double_precision
-    def __getitem__(self, index: int | slice) -> Fitted | Sequence[Fitted]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        number = range(len(self))[index]
-        if number in self._known:
-            return self._known[number]
-        member = at_parameters(self.mode, as_numpy(self._at(self.thetas[number])))
-        if self._kept:
-            self._known[number] = member
-        return member
-
-
-def at_parameters(fitted: Fitted, gp: Any) -> Fitted:
-    """The same data and the same algorithm with other parameters; sites are searched from those that were found."""
-    inferred = fitted.inference
-    rule = None if inferred is None else choose(gp.likelihood, inferred.method, fitted.data.weight is not None)
-    start = None if inferred is None else (inferred.w, inferred.h)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        given = condition(gp, fitted.inputs, fitted.data, fitted.plan, rule, start)
-    return Fitted.of(gp, fitted.inputs, fitted.data, given, fitted.learning)
-
-
 def averaged(mode: Fitted, draws: Draws) -> FittedMixture | Fitted:
     """The mixture of those draws at which the process can be conditioned; the mode where there are none."""
     members = Members(mode, draws.thetas)
-    good, found = [], []
-    for number in range(len(members)):
+    together, found = members.conditioned(), []
+    good = [] if together is None else np.flatnonzero(np.isfinite(together.log_evidence)).tolist()
+    for number in range(len(members)) if together is None else ():
         with contextlib.suppress(ValueError):  # θ so far out that its covariance is none
             member = members[number]
             if member.inference is None or member.inference.converged:
@@ -96,7 +57,9 @@ def averaged(mode: Fitted, draws: Draws) -> FittedMixture | Fitted:
         return mode
     weights = draws.weights[good] / draws.weights[good].sum()
     mixture = FittedMixture(mode, dataclasses.replace(draws, thetas=draws.thetas[good], weights=weights))
-    return mixture._with_members(found) if members._kept else mixture
+    if together is not None and len(good) < len(members):
+        together = jax.tree.map(lambda leaf: leaf[np.array(good)], together)
+    return mixture._with_members(found, together) if members.kept else mixture
 
 
 def _of_mode(name: str) -> Any:
@@ -128,7 +91,7 @@ class FittedMixture(Result):
     evidence_error = _of_mode("evidence_error")
 
     @functools.cached_property
-    def members(self) -> Sequence[Fitted]:
+    def members(self) -> Members:
         """The process at each draw of the parameters."""
         return Members(self.mode, self.draws.thetas)
 
@@ -147,7 +110,9 @@ class FittedMixture(Result):
         self, X: Any, covariance: bool | str = False, part: int | None = None, extra: Any = None, output: Any = None
     ) -> MixturePrediction:
         """The belief about f at new places, as of `Fitted.predict`, averaged over the parameters."""
-        found = tuple(member.predict(X, covariance, part, extra, output) for member in self.members)
+        found = None if covariance or output is not None else self._at_once(X, part, extra)
+        if found is None:
+            found = tuple(member.predict(X, covariance, part, extra, output) for member in self.members)
         return MixturePrediction(found, self.weights, self.likelihood)
 
     @double_precision
@@ -156,10 +121,17 @@ class FittedMixture(Result):
         n, rng = whole(n, "n", 1), generator(seed)
         which = rng.choice(len(self.weights), size=n, p=self.weights)
         each = size_for(int(np.max(np.bincount(which))), 1)  # one number for all: every other is another program
+        numbers = np.unique(which)
+        found = self._drawn(numbers, X, each, rng)
         parts, rows = [], []
-        for number in np.unique(which):
+        for place, number in enumerate(numbers):
             rows.append(np.flatnonzero(which == number))
-            parts.append(self.members[int(number)].sample(X, each, rng, observed, extra)[: len(rows[-1])])
+            member = self.members[int(number)]
+            if found is None:
+                parts.append(member.sample(X, each, rng, observed, extra)[: len(rows[-1])])
+            else:
+                f = found[place, : len(rows[-1])]
+                parts.append(member.likelihood.sample(rng, f, member._extra(extra, self._new_points(X))) if observed else f)
         return np.concatenate(parts)[np.argsort(np.concatenate(rows))]
 
     @double_precision
@@ -326,9 +298,42 @@ class FittedMixture(Result):
         many = "" if count == 1 else "s"
         return f"averaged over {len(self.weights)} draws of {count} parameter{many} ({self.draws.method})"
 
-    def _with_members(self, members: Sequence[Fitted]) -> FittedMixture:
-        self.__dict__["members"] = Members(self.mode, self.draws.thetas, members)
+    def _with_members(self, members: Sequence[Fitted], together: Posterior | None = None) -> FittedMixture:
+        self.__dict__["members"] = Members(self.mode, self.draws.thetas, members, together)
         return self
+
+    def _at_once(self, X: Any, part: int | None, extra: Any) -> tuple[Prediction, ...] | None:
+        """What all members predict, by one computation; None where each has to be asked."""
+        together = self._together(X)
+        if together is None:
+            return None
+        Xs, part = self._new_points(X), self.mode._which_part(part)
+        self.plan.announce("prediction", len(Xs))
+        with lapack_threads(self.plan.rows):
+            look = functools.partial(marginals_of_all, part=part)
+            means, variances = self.mode._in_chunks(look, Xs, part, together)
+        extra = self.mode._extra(extra, Xs)
+        return tuple(self.members[k]._told(X, means[:, k], variances[:, k], extra) for k in range(len(self.weights)))
+
+    def _drawn(self, numbers: np.ndarray, X: Any, n: int, rng: np.random.Generator) -> np.ndarray | None:
+        """n draws of f from each of these members, by one computation; None where each has to be asked."""
+        together = self._together(X)
+        Xs = np.zeros(0) if together is None else self._new_points(X)
+        if together is None or not len(Xs):
+            return None
+        self.mode._check_draws(len(Xs), n)
+        padded = filled(numbers, size_for(len(numbers), 1))
+        keys = jax.random.split(jax.random.key(int(rng.integers(2**62))), len(padded))
+        with lapack_threads(self.plan.rows):
+            draws = np.asarray(draws_of_some(together, padded, keys, Xs, n))
+        return draws[..., 0] if self.mode._single else draws
+
+    def _together(self, X: Any) -> Posterior | None:
+        """All members as one value, where they look at these places as they are."""
+        if self.mode._places_of_outputs(X) is not None:
+            return None
+        ready = self.mode._as_grid(X) is None and self.conditional.for_places(self._new_points(X)) is self.conditional
+        return self.members.together if ready and self.members.kept else None
 
     def _average(self, values: Sequence[np.ndarray]) -> np.ndarray:
         return np.tensordot(self.weights, np.stack(values), axes=1)
