@@ -23,7 +23,7 @@ from .grid_seen import SeenCells
 from .independent import SEVERAL
 from .inducing_inputs import Inducing as Inducing
 from .kalman import Kalman
-from .machine import Machine, at_hand, reference
+from .machine import Machine, Work, at_hand, reference
 from .memory import fitting_first
 from .neighbours import Neighbours as Neighbours
 from .space_time import JointChain, SpaceTimeChains
@@ -90,9 +90,13 @@ class Plan:
         cost, machine = self.chosen.cost or Cost(0.0, 0.0), machine or at_hand()
         learn, condition, predict = map(
             machine.seconds,
-            (cost.learning(self.evaluations), self.members * cost.conditioning, self.members * cost.prediction()),
+            (cost.learning(self.evaluations), self._by_all(cost.conditioning), self._by_all(cost.prediction())),
         )
         return Estimate(learn, self.evaluations, condition, predict, machine.compile * cost.programs, cost.bytes)
+
+    def _by_all(self, work: Work) -> Work:
+        """The work of all members, in one program."""
+        return dataclasses.replace(self.members * work, calls=work.calls)
 
     @property
     def chosen(self) -> Offer:

@@ -29,7 +29,7 @@ from ..learn.inducing import maximise_through_inputs
 from ..learn.initialise import suggested, turned
 from ..learn.maximise import INTERRUPTED, maximise, warn_if_pressed
 from ..learn.objective import Objective
-from ..learn.peak import choose
+from ..learn.peak import Averaging, choose
 from ..learn.sites import SiteEvidence
 from ..likelihoods.base import Likelihood
 from ..likelihoods.gaussian import Gaussian
@@ -68,6 +68,20 @@ def _as_likelihood(likelihood: Any) -> Likelihood:
     raise TypeError(f"GP needs a likelihood such as Gaussian(noise=0.1), got {likelihood!r}")
 
 
+def _observations(data: Data) -> int:
+    return int(np.sum(data.seen)) * data.y.shape[1]
+
+
+def _decided(gp: Any, chosen: Plan, seen: int, parameters: Any, method: str = "evidence") -> tuple[Averaging | None, Plan]:
+    """How parameters are averaged over, and the plan that knows of it."""
+    free = len(free_vector(gp))
+    averaging, why = choose(parameters, seen, free, chosen.engine.learner if method == "evidence" else method)
+    if averaging is None:
+        return None, dataclasses.replace(chosen, parameters=why)
+    evaluations = chosen.evaluations + 2 * free  # the curvature at the mode
+    return averaging, dataclasses.replace(chosen, parameters=why, members=averaging.members, evaluations=evaluations)
+
+
 class GP(Parametrised):
     """A Gaussian process: f = mean + a draw from the kernel, and observations of it through the likelihood.
 
@@ -90,10 +104,12 @@ class GP(Parametrised):
         noise: Any = None,
         extra: Any = None,
         weights: Any = None,
+        parameters: Any = "auto",
     ) -> Plan:
         """What would run at these inputs, what it costs, and why not the others.
 
         Gaps and unequal noise may ask for another algorithm: with y, and what else `condition` takes, the plan knows of them.
+        `parameters` are those of `fit`: an average conditions all of its members, and looks at the density around the mode.
 
         ``approximate="state-space"`` lets a process with a finite state stand in for SquaredExponential and RationalQuadratic,
         ``"matern"`` a Matérn kernel of high order; the plan says how far the covariance is then off. Other approximations are
@@ -104,7 +120,9 @@ class GP(Parametrised):
         else:
             inputs, data = read_rows(self, X, y, noise, "infer", extra, weights)
         check_inputs(self, inputs)
-        return self._planned(inputs, structure, approximate, data)[-1]
+        gp, inputs, data, chosen = self._planned(inputs, structure, approximate, data)
+        averaging, decided = _decided(gp, chosen, len(inputs) if data is None else _observations(data), parameters)
+        return chosen if averaging is None else decided
 
     @double_precision
     def condition(
@@ -208,10 +226,7 @@ class GP(Parametrised):
         chosen.announce("learning", evaluations_of(len(free_vector(gp)), options["restarts"]), progress)
         if whole(rotations, "rotations"):
             options["others"] = turned(suggested(gp, np.asarray(inputs.points), data), rotations, options["seed"])
-        seen = int(np.sum(data.seen)) * data.y.shape[1]
-        averaging, why = choose(
-            parameters, seen, len(free_vector(gp)), chosen.engine.learner if method == "evidence" else method
-        )
+        averaging, chosen = _decided(gp, chosen, _observations(data), parameters, method)
         sites = gradient = None
         if rule is not None:
             sites = SiteEvidence(gp, inputs, data, chosen.engine, rule)
@@ -229,8 +244,7 @@ class GP(Parametrised):
             learned, learning = learn(gp, inputs, data, chosen.chosen, **options)
             found = None if sites is None else sites.sites(free_vector(learned))
         warn_if_pressed(learning, stacklevel=4)
-        members = 1 if averaging is None else averaging.members
-        chosen = dataclasses.replace(chosen.tuned(learned, inputs, data), parameters=why, members=members)
+        chosen = chosen.tuned(learned, inputs, data)
         best = Fitted.of(learned, inputs, data, condition(learned, inputs, data, chosen, rule, found=found), learning)
         if averaging is None or beliefs is None or learning.message in STOPPED:
             return best
