@@ -106,6 +106,8 @@ def test_evidences_are_near_that_of_quadrature(peak, truth, method, off):
         ("ais", {"schedule": "even", "moves": 3}),
         ("ais", {"start": "prior", "schedule": "even", "moves": 4}),
         ("ais", {"move": "slice"}),
+        ("ais", {"move": "hmc"}),
+        ("ais", {"start": "prior", "move": "hmc", "schedule": "even"}),
         ("smc", {"start": "prior", "schedule": "even"}),
     ],
 )

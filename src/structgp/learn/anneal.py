@@ -5,12 +5,15 @@ With q₀ where the chains begin and p where they end, log q_β = (1 − β) log
 ratio of the largest to the smallest, or until the conditional effective sample size (Σ W u)²/Σ W u², u the new weights, falls
 below a part of one. With resampling it is sequential Monte Carlo, and since that hides how uneven the weights were, its
 error comes from groups of chains that never meet.
+
+Chains begin in t distributions around the modes that are known: where a normal one has a tail that is too thin, few weights
+are large, and they do not tell.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +22,11 @@ from jaxtyping import Float
 from .._types import generator
 from .objective import LOWEST
 from .peak import Averaging, Draws, Evidence, Peak, normalised, resampled
-from .sample import metropolis_step, slice_step
+from .sample import hamiltonian_step, metropolis_step, slice_step
 
+FREEDOM = 5.0  # degrees of freedom of where chains begin
 WIDER = 1.5  # than Laplace's approximation, where it has a ridge
+LEAPS, LEAP = 4, 0.35  # of a Hamiltonian move
 GROUPS = 4  # of chains that never meet, for the error of sequential Monte Carlo
 
 Points = Float[np.ndarray, "C Q"]
@@ -29,10 +34,11 @@ Heights = Float[np.ndarray, " C"]
 
 
 class Start(NamedTuple):
-    """A density with a known integral: draws from it, and its logarithm."""
+    """A density with a known integral: draws from it, its logarithm, and the gradient of that, for Hamiltonian moves."""
 
     sample: Callable[[np.random.Generator, int], Points]
     log_prob: Callable[[Points], Heights]
+    slopes: Callable[[Points], Points] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,8 +79,12 @@ def anneal(
     move: str = "metropolis",
     resample: bool = False,
     begun: Annealed | None = None,
+    values_and_slopes: Callable[[Points], tuple[Heights, Points]] | None = None,
 ) -> Annealed:
-    """Chains from one density to another, many side by side; those that have `begun` go on, and also move at the end."""
+    """Chains from one density to another, many side by side; those that have `begun` go on, and also move at the end.
+
+    Hamiltonian moves need gradients: those of `start`, and `values_and_slopes` of the density where chains end.
+    """
     u = start.sample(rng, chains) if begun is None else begun.u
     first, last = start.log_prob(u), log_prob(u)
     logs, carried, beta, evaluations = np.zeros(chains) if begun is None else begun.log_weights, 0.0, 0.0, 1
@@ -82,6 +92,13 @@ def anneal(
     def mixed(u: Points) -> Heights:
         memory["first"], memory["last"] = start.log_prob(u), log_prob(u)
         return (1 - beta) * memory["first"] + beta * memory["last"]
+
+    def with_slopes(u: Points) -> tuple[Heights, Points]:
+        assert start.slopes is not None
+        assert values_and_slopes is not None
+        memory["last"], slopes = values_and_slopes(u)
+        memory["first"] = start.log_prob(u)
+        return (1 - beta) * memory["first"] + beta * memory["last"], (1 - beta) * start.slopes(u) + beta * slopes
 
     memory: dict[str, np.ndarray] = {}
     spent = 0.0 if begun is None else begun.spent
@@ -103,11 +120,14 @@ def anneal(
                 new, _ = slice_step(mixed, u, values, rng)
                 u, first, last = new, start.log_prob(new), log_prob(new)
                 evaluations += 6
+                continue
+            if move == "hmc":
+                new = hamiltonian_step(with_slopes, u, values, _root(u, logs), LEAPS, LEAP, rng)
             else:
-                new, _, _ = metropolis_step(mixed, u, values, _root(u, logs), rng)
-                moved = np.any(new != u, axis=1)
-                first, last = np.where(moved, memory["first"], first), np.where(moved, memory["last"], last)
-                u, evaluations = new, evaluations + 1
+                new = metropolis_step(mixed, u, values, _root(u, logs), rng)[0]
+            moved = np.any(new != u, axis=1)
+            first, last = np.where(moved, memory["first"], first), np.where(moved, memory["last"], last)
+            u, evaluations = new, evaluations + (1 if move == "metropolis" else LEAPS + 1)
     return Annealed(u, logs + carried, evaluations, spent)
 
 
@@ -150,25 +170,78 @@ def around(size: int, wide: float = 1.0) -> Start:
     )
 
 
-def from_prior(peak: Peak) -> tuple[Start, Callable[[Points], Heights]]:
-    """The density of θ before the data, and that after them, of those entries of z that are averaged over."""
-    beliefs, model = peak.density.beliefs, peak.density.model
-    scale = float(np.sum(np.log(np.abs(np.diag(beliefs.units)[peak.moved]))))
+def with_tails(peaks: Sequence[Peak]) -> Start:
+    """A mixture of t distributions around peaks, in the coordinates of the first, with the shares that Laplace finds."""
+    from scipy.special import gammaln, logsumexp
 
-    def thetas(u: Points) -> Float[np.ndarray, "C P"]:
-        z = np.tile(peak.center, (len(u), 1))
-        z[:, peak.moved] = u
-        return z @ beliefs.units.T
+    first, Q = peaks[0], peaks[0].size
+    share = normalised(np.array([peak.evidence().log for peak in peaks]))[1]
+    share = (share + 0.1) / (share + 0.1).sum()  # Laplace may be wrong
+    roots = [np.linalg.solve(first.root, peak.root) * (WIDER if peak.ridges else 1.0) for peak in peaks]
+    inverses = [np.linalg.inv(root) for root in roots]
+    centers = [np.linalg.solve(first.root, (peak.center - first.center)[first.moved]) for peak in peaks]
+    constant = gammaln((FREEDOM + Q) / 2) - gammaln(FREEDOM / 2) - 0.5 * Q * np.log(FREEDOM * np.pi)
+    constants = [constant - np.linalg.slogdet(root)[1] + np.log(part) for root, part in zip(roots, share, strict=True)]
 
-    draw = lambda rng, count: beliefs.z(beliefs.sample(model, rng, count))[:, peak.moved]
-    start = Start(draw, lambda u: np.maximum(peak.density.log_priors(thetas(u)), LOWEST) + scale)
-    return start, lambda u: peak.density.values(thetas(u)) + scale
+    def sample(rng: np.random.Generator, count: int) -> Points:
+        which = resampled(share, count, rng)
+        v = rng.standard_normal((count, Q)) * np.sqrt(FREEDOM / rng.chisquare(FREEDOM, count))[:, None]
+        return np.stack([centers[k] + roots[k] @ one for k, one in zip(which, v, strict=True)])
+
+    def logs(u: Points) -> tuple[Float[np.ndarray, "K C"], list[Points]]:
+        v = [(u - center) @ inverse.T for center, inverse in zip(centers, inverses, strict=True)]
+        heights = [
+            c - 0.5 * (FREEDOM + Q) * np.log1p(np.sum(w * w, axis=1) / FREEDOM) for c, w in zip(constants, v, strict=True)
+        ]
+        return np.stack(heights), v
+
+    def slopes(u: Points) -> Points:
+        heights, v = logs(u)
+        shares = np.exp(heights - logsumexp(heights, axis=0))
+        each = [-(FREEDOM + Q) * (w / (FREEDOM + np.sum(w * w, axis=1))[:, None]) @ M for w, M in zip(v, inverses, strict=True)]
+        return np.einsum("kc,kcq->cq", shares, np.stack(each))
+
+    return Start(sample, lambda u: logsumexp(logs(u)[0], axis=0), slopes)
+
+
+class FromPrior:
+    """The density of θ before the data, and that after them, as functions of those entries of z that are averaged over."""
+
+    def __init__(self, peak: Peak) -> None:
+        self.peak, self.units = peak, peak.density.beliefs.units
+        self.log_scale = float(np.sum(np.log(np.abs(np.diag(self.units)[peak.moved]))))
+        self.start = Start(self._sample, self._log_prior, self._slopes)
+
+    def values(self, u: Points) -> Heights:
+        """The log density after the data."""
+        return self.peak.density.values(self._thetas(u)) + self.log_scale
+
+    def values_and_slopes(self, u: Points) -> tuple[Heights, Points]:
+        """The same with gradients."""
+        values, gradients = self.peak.density.many(self._thetas(u)).summed()
+        return values + self.log_scale, (gradients @ self.units)[:, self.peak.moved]
+
+    def _thetas(self, u: Points) -> Float[np.ndarray, "C P"]:
+        z = np.tile(self.peak.center, (len(u), 1))
+        z[:, self.peak.moved] = u
+        return z @ self.units.T
+
+    def _sample(self, rng: np.random.Generator, count: int) -> Points:
+        density = self.peak.density
+        return density.beliefs.z(density.beliefs.sample(density.model, rng, count))[:, self.peak.moved]
+
+    def _log_prior(self, u: Points) -> Heights:
+        return np.maximum(self.peak.density.log_priors(self._thetas(u)), LOWEST) + self.log_scale
+
+    def _slopes(self, u: Points) -> Points:
+        slopes = np.stack([self.peak.density.log_prior(theta)[1] for theta in self._thetas(u)])
+        return (slopes @ self.units)[:, self.peak.moved]
 
 
 def by_annealing(peak: Peak, averaging: Averaging) -> Draws:
-    """Annealed chains from the normal approximation, and the members among them by their weights."""
+    """Annealed chains from around the mode, and the members among them by their weights."""
     rng = generator(averaging.seed)
-    annealed = anneal(around(peak.size, WIDER if peak.ridges else 1.0), peak.values, max(100, averaging.members), rng)
+    annealed = anneal(with_tails([peak]), peak.values, max(100, averaging.members), rng)
     chosen = resampled(normalised(annealed.log_weights)[1], averaging.members, rng)
     return peak.draws(peak.thetas(annealed.u[chosen]), np.ones(len(chosen)), told(annealed, "ais"), "ais")
 

@@ -46,6 +46,12 @@ class Density(Objective):
         """The log density of several θ before the data."""
         return self._own.log_probs(thetas) if self._all_own else np.array([self._prior(theta)[0] for theta in thetas])
 
+    @double_precision
+    def log_prior(self, theta: Float[np.ndarray, " P"]) -> tuple[float, Float[np.ndarray, " P"]]:
+        """The log density of one θ before the data, and its gradient."""
+        value, slope = self._prior(theta)
+        return float(value), slope
+
     def _prior(self, theta: np.ndarray) -> tuple[Any, Any]:
         value, slope = self._own.log_prob(np.asarray(theta))
         if not self._all_own and np.isfinite(value):

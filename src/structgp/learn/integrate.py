@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from .._types import generator, whole
-from .anneal import Annealed, anneal, around, from_prior, in_groups, told
+from .anneal import Annealed, FromPrior, anneal, in_groups, told, with_tails
 from .average import by_design, by_grid, by_importance
 from .peak import Averaging, Evidence, Peak
 
 METHODS = ("laplace", "ccd", "grid", "importance", "ais", "smc", "quadrature")
-WIDER = 1.5  # than Laplace's approximation, where the data say nothing along a direction
 DEEP = 14.0  # how far below its mode the log density is integrated
 STEP = 0.8  # between the places of the quadrature, in standard deviations
 FURTHEST = 24.0
@@ -30,13 +30,14 @@ def integrate(
     moves: int | None = None,
     move: str = "metropolis",
     seed: Any = 0,
+    others: Sequence[Peak] = (),
 ) -> Evidence:
-    """The evidence around a peak, or of all of the prior."""
+    """The evidence around a peak, and around others that are known, or of all of the prior."""
     words = {
         "method": (method, METHODS),
         "start": (start, ("laplace", "prior")),
         "schedule": (schedule, ("ratio", "even")),
-        "move": (move, ("metropolis", "slice")),
+        "move": (move, ("metropolis", "slice", "hmc")),
     }
     for name, (value, known) in words.items():
         if value not in known:
@@ -49,34 +50,18 @@ def integrate(
     if method in ("ccd", "grid", "importance"):
         ways: dict[str, Any] = {"ccd": by_design, "grid": by_grid, "importance": by_importance}
         return ways[method](peak, Averaging(method, seed=seed)).evidence
-    if start == "prior":
-        begin, density = from_prior(peak)
-    else:
-        begin, density = around(peak.size, WIDER), peak.values
+    ends = FromPrior(peak) if start == "prior" else peak
+    begin = ends.start if isinstance(ends, FromPrior) else with_tails([peak, *others])
     steps = whole(moves if moves is not None else (5 if method == "smc" else 1), "moves", 1)
     options: dict[str, Any] = {"schedule": schedule, "ratio": ratio, "even": even, "moves": steps, "move": move}
 
     def run(rng: np.random.Generator, count: int) -> Annealed:
-        return anneal(begin, density, count, rng, resample=method == "smc", **options)
+        slopes = ends.values_and_slopes
+        return anneal(begin, ends.values, count, rng, resample=method == "smc", values_and_slopes=slopes, **options)
 
     if method == "smc":
         return in_groups(run, chains, seed)[0]
-    rng = generator(seed)
-    if start == "prior" or peak.ridges:
-        return told(run(rng, chains), "ais")
-    narrow = anneal(around(peak.size), density, chains // 2, rng, **options)
-    return _of_both(narrow, run(rng, chains - chains // 2))
-
-
-def _of_both(narrow: Annealed, wide: Annealed) -> Evidence:
-    """The evidence of chains from the normal approximation and of others from a wider one.
-
-    Weights of the first are even also where a tail is missing: then the two differ by more than their errors say.
-    """
-    log = float(np.logaddexp(narrow.log, wide.log) - np.log(2))
-    error = max(0.5 * float(np.hypot(narrow.error, wide.error)), 0.5 * abs(narrow.log - wide.log))
-    evaluations = max(narrow.evaluations, wide.evaluations)
-    return Evidence(log, error, "ais", narrow.effective + wide.effective, evaluations)
+    return told(run(generator(seed), chains), "ais")
 
 
 def by_quadrature(peak: Peak) -> Evidence:

@@ -30,6 +30,7 @@ TRIES = 60  # after which a slice has shrunk to nothing
 Points = Float[np.ndarray, "K Q"]
 Heights = Float[np.ndarray, " K"]
 Function = Callable[[Points], Heights]
+Slopes = Callable[[Points], tuple[Heights, Points]]
 
 
 def by_chains(peak: Peak, averaging: Averaging) -> Draws:
@@ -55,21 +56,47 @@ def by_chains(peak: Peak, averaging: Averaging) -> Draws:
 
 def trajectories(peak: Peak, u: Points, count: int, leaps: int, leap: float, rng: np.random.Generator) -> Points:
     """The places of all chains after so many Hamiltonian trajectories."""
-    values, slopes = peak.values_and_slopes(u)
+    known = peak.values_and_slopes(u)
     for _ in range(count):
-        momentum = rng.standard_normal(u.shape)
-        step = leap * (1 + 0.3 * rng.uniform(-1, 1, (len(u), 1)))
-        new, height, slope = u, values, slopes
-        p = momentum + 0.5 * step * slope
-        for leapt in range(leaps):
-            new = new + step * p
-            height, slope = peak.values_and_slopes(new)
-            p = p + (1.0 if leapt < leaps - 1 else 0.5) * step * slope
-        gain = height - values - 0.5 * np.sum(p * p - momentum * momentum, axis=1)
-        taken = np.log(rng.uniform(size=len(u))) < gain
-        u, slopes = (np.where(taken[:, None], *pair) for pair in ((new, u), (slope, slopes)))
-        values = np.where(taken, height, values)
+        u, known = _trajectory(peak.values_and_slopes, u, known, np.eye(u.shape[1]), leaps, leap, rng)
     return u
+
+
+def hamiltonian_step(
+    function: Slopes,
+    u: Points,
+    values: Heights,
+    root: Float[np.ndarray, "Q Q"],
+    leaps: int,
+    leap: float,
+    rng: np.random.Generator,
+) -> Points:
+    """One Hamiltonian trajectory of every chain, in coordinates of this shape."""
+    return _trajectory(function, u, (values, function(u)[1]), root, leaps, leap, rng)[0]
+
+
+def _trajectory(
+    function: Slopes,
+    u: Points,
+    known: tuple[Heights, Points],
+    root: Float[np.ndarray, "Q Q"],
+    leaps: int,
+    leap: float,
+    rng: np.random.Generator,
+) -> tuple[Points, tuple[Heights, Points]]:
+    values, slopes = known
+    momentum = rng.standard_normal(u.shape)
+    step = leap * (1 + 0.3 * rng.uniform(-1, 1, (len(u), 1)))
+    new, height, slope = u, values, slopes
+    p = momentum + 0.5 * step * slope @ root
+    for leapt in range(leaps):
+        new = new + step * (p @ root.T)
+        height, slope = function(new)
+        p = p + (1.0 if leapt < leaps - 1 else 0.5) * step * slope @ root
+    gain = height - values - 0.5 * np.sum(p * p - momentum * momentum, axis=1)
+    taken = np.log(rng.uniform(size=len(u))) < gain
+    u, slopes = (np.where(taken[:, None], *pair) for pair in ((new, u), (slope, slopes)))
+    return u, (np.where(taken, height, values), slopes)
 
 
 def without_turns(peak: Peak, u: Points, count: int, rng: np.random.Generator) -> Points:

@@ -13,6 +13,7 @@ from ..learn.believe import believe
 from ..learn.density import Density
 from ..learn.evidence import objective_at
 from ..learn.integrate import integrate
+from ..learn.modes import modes_of
 from ..learn.objective import Objective
 from ..learn.peak import Averaging, Evidence, Peak
 from ..learn.sites import SiteEvidence
@@ -20,6 +21,7 @@ from ..linalg.dense.cholesky import lapack_threads
 from ..parameters.tree import free_vector
 from .conditioning import rule_for
 
+SEARCHED = ("ais", "smc")  # methods that begin around all modes that are found
 LEARNING = ("restarts", "max_evaluations", "seconds", "progress")  # options of `GP.fit` that are not about the data
 
 
@@ -33,7 +35,7 @@ def evidence(gp: Any, X: Any, y: Any, method: str = "laplace", **options: Any) -
     - ``"importance"``, draws from a wide proposal;
     - ``"ais"``, annealed importance sampling with `chains` from ``start="laplace"``, or ``"prior"``, which takes ten times as
       long and finds modes that the approximation has not seen. `schedule` is "ratio" (by the `ratio` of weights) or "even" (by
-      the conditional effective sample size), with so many `moves`, by "metropolis" or "slice", at each step;
+      the conditional effective sample size), with so many `moves`, by "metropolis", "slice" or "hmc", at each step;
     - ``"smc"``, the same with resampling, and an error from groups of chains;
     - ``"quadrature"``, for three parameters at most.
 
@@ -45,7 +47,8 @@ def evidence(gp: Any, X: Any, y: Any, method: str = "laplace", **options: Any) -
         raise ValueError("evidence integrates over the parameters: leave out parameters=")
     density, theta = posterior_of_parameters(gp, X, y, **options)
     with lapack_threads(0):
-        return integrate(Peak(density, theta), method, **how)
+        peak, *others = modes_of(density, theta, how.get("seed", 0)) if method in SEARCHED else [Peak(density, theta)]
+        return integrate(peak, method, others=others, **how)
 
 
 def posterior_of_parameters(gp: Any, X: Any, y: Any, **options: Any) -> tuple[Density, np.ndarray]:
