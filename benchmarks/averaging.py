@@ -3,6 +3,8 @@
     python -m benchmarks.averaging coverage                      # 95 and 50 % intervals and log densities, small tables
     python -m benchmarks.averaging coverage --ways best laplace --splits 4
     python -m benchmarks.averaging evidence                      # log Bayes factors by AIS against quadrature
+    python -m benchmarks.averaging evidence --box 10             # the same where 16 places are far apart: several modes
+    python -m benchmarks.averaging tables                        # tables 8.1–8.3 of Boyle (2007), and one by one = at once
     python -m benchmarks.averaging cost                          # CPU time of `fit` and `predict` beside the best parameters
 
 Coverage: Matérn-5/2 with a lengthscale for each column, N random rows, 200 others to test; y is standardised by all rows. Log
@@ -97,12 +99,12 @@ def coverage(ways: list[str], splits: int) -> None:
         print(line("mean", "", way, np.mean(rows, axis=0)), f"  least 95 %: {np.min(rows, axis=0)[1]:.3f}")
 
 
-def plane(scales: tuple[float, float], seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """16 places in the plane and a draw of a process there, seen with a little noise."""
+def plane(scales: tuple[float, float], seed: int, box: float) -> tuple[np.ndarray, np.ndarray]:
+    """16 places in a square and a draw of a process there, seen with a little noise."""
     import structgp as sg
 
     rng = np.random.default_rng(seed)
-    X = rng.uniform(0, 5, (16, 2))
+    X = rng.uniform(0, box, (16, 2))
     return X, sg.GP(sg.SquaredExponential(np.array(scales)), sg.Gaussian(0.01)).sample(X, 1, seed=seed, observed=True)[0]
 
 
@@ -113,7 +115,7 @@ def evidences(models: dict[str, Any], X: np.ndarray, y: np.ndarray, **how: Any) 
     return [sg.evidence(gp, X, y, restarts=0, **how) for gp in models.values()]
 
 
-def evidence(repeats: int, chains: int) -> None:
+def evidence(repeats: int, chains: int, box: float) -> None:
     """Log Bayes factors of one lengthscale to two, with variance and noise known, against quadrature."""
     import structgp as sg
 
@@ -124,7 +126,8 @@ def evidence(repeats: int, chains: int) -> None:
     }
     ways: dict[str, dict[str, Any]] = {
         "laplace": {"method": "laplace"},
-        "ais from laplace": {"method": "ais"},
+        "ais": {"method": "ais"},
+        "ais, metropolis": {"method": "ais", "move": "metropolis", "schedule": "ratio"},
         "ais from the prior": {"method": "ais", "start": "prior"},
         "smc from the prior": {"method": "smc", "start": "prior", "schedule": "even"},
     }
@@ -132,7 +135,7 @@ def evidence(repeats: int, chains: int) -> None:
     for scales in ((2.0, 2.0), (10.0, 1.0)):
         errors: dict[str, list[tuple[float, float, float]]] = {way: [] for way in ways}
         for seed in range(repeats):
-            X, y = plane(scales, seed)
+            X, y = plane(scales, seed, box)
             exact = evidences(models, X, y, method="quadrature")
             for way, how in ways.items():
                 pair = evidences(models, X, y, **how, **({} if way == "laplace" else {"chains": chains, "seed": seed}))
@@ -143,6 +146,52 @@ def evidence(repeats: int, chains: int) -> None:
             e, s, n = np.array(rows).T
             said = f"{np.sqrt(np.mean(s**2)):.3f}" if s.any() else "–"
             print(f"{scales!s:<14} {way:<20} {np.sqrt(np.mean(e**2)):>9.3f} {said:>9} {n.mean():>20.0f}", flush=True)
+
+
+def tables(repeats: int, chains: int) -> None:
+    """Boyle's tables: Laplace against the truth for one lengthscale, AIS and Laplace for two models, data one by one."""
+    import structgp as sg
+
+    believed = lambda kernel, center: kernel.with_prior(lengthscale=sg.LogNormal(center, 1.0))
+    kernel = lambda size, center: believed(
+        sg.SquaredExponential(np.full(size, 0.5) if size > 1 else 0.5, sg.fixed(1.0)), center
+    )
+    one = sg.GP(kernel(1, 0.0), sg.Gaussian(sg.fixed(0.05**2)))
+    ratios: dict[int, list[float]] = {6: [], 18: []}
+    for seed in range(5 * repeats):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((18, 2))
+        y = np.exp(-0.5 * np.sum(X * X, axis=1)) + 0.05 * rng.standard_normal(18)
+        for N, found in ratios.items():
+            laplace, exact = (evidences({"one": one}, X[:N], y[:N], method=way)[0].log for way in ("laplace", "quadrature"))
+            found.append(np.exp(laplace - exact))
+    print("8.1  Laplace / truth, 5, 50 and 95 % of data sets (the seed: .82-.88 for 6 places, .94-1.02 for 18)")
+    for N, found in ratios.items():
+        print(f"     {N:>2} places  " + "  ".join(f"{q:.3f}" for q in np.quantile(found, [0.05, 0.5, 0.95])))
+    models = {
+        "isotropic": sg.GP(kernel(1, np.log(2.0)), sg.Gaussian(sg.fixed(1e-4))),
+        "two": sg.GP(kernel(2, np.log(2.0)), sg.Gaussian(sg.fixed(1e-4))),
+    }
+    print("8.2, 8.3  log Bayes factor of one lengthscale to two, 5 data sets of each kind")
+    heads = ("truth", "laplace", "ais", "error", "evaluations", "one by one", "error")
+    print(f"{'lengthscales':<12} " + " ".join(f"{head:>11}" for head in heads))
+    for scales in ((2.0, 2.0), (10.0, 1.0)):
+        for seed in range(5):
+            rng = np.random.default_rng(100 + seed)
+            X = rng.standard_normal((16, 2))
+            truth = sg.GP(sg.SquaredExponential(np.array(scales)), sg.Gaussian(1e-4))
+            y = truth.sample(X, 1, seed=seed, observed=True)[0]
+            factor = lambda pair: pair[0].log - pair[1].log
+            exact, laplace = (factor(evidences(models, X, y, method=way)) for way in ("quadrature", "laplace"))
+            pair = evidences(models, X, y, method="ais", chains=chains, seed=seed)
+            stream = sg.EvidenceStream(models, chains=2 * chains, seed=seed)
+            for x, value in zip(X, y, strict=True):
+                stream.tell(x, value)
+            arrived = list(stream.evidences.values())
+            errors = [float(np.hypot(*(part.error or 0.0 for part in two))) for two in (pair, arrived)]
+            many = max(part.evaluations for part in pair)
+            row = (exact, laplace, factor(pair), errors[0], many, factor(arrived), errors[1])
+            print(f"{scales!s:<12} " + " ".join(f"{value:>11.4g}" for value in row), flush=True)
 
 
 def timed(repeats: int, task: Any, *arguments: Any, **named: Any) -> float:
@@ -178,15 +227,18 @@ def cost(repeats: int) -> None:
 def main() -> None:
     """Run one of the studies."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=("coverage", "evidence", "cost"))
+    parser.add_argument("study", choices=("coverage", "evidence", "tables", "cost"))
     parser.add_argument("--ways", nargs="*", choices=WAYS, default=["best", "laplace", "hmc"])
     parser.add_argument("--splits", type=int, default=8)
     parser.add_argument("--chains", type=int, default=100)
+    parser.add_argument("--box", type=float, default=5.0)
     chosen = parser.parse_args()
     if chosen.study == "coverage":
         coverage(chosen.ways, chosen.splits)
     elif chosen.study == "evidence":
-        evidence(chosen.splits, chosen.chains)
+        evidence(chosen.splits, chosen.chains, chosen.box)
+    elif chosen.study == "tables":
+        tables(chosen.splits, chosen.chains)
     else:
         cost(3)
 

@@ -24,15 +24,19 @@ def integrate(
     *,
     chains: int = 100,
     start: str = "laplace",
-    schedule: str = "ratio",
+    schedule: str | None = None,
     ratio: float = 1.5,
-    even: float = 0.9,
+    even: float | None = None,
     moves: int | None = None,
-    move: str = "metropolis",
+    move: str | None = None,
     seed: Any = 0,
     others: Sequence[Peak] = (),
 ) -> Evidence:
     """The evidence around a peak, and around others that are known, or of all of the prior."""
+    far = start == "prior"  # gradients pay where chains are near already
+    move = move or ("metropolis" if far else "hmc")
+    schedule = schedule or ("even" if move == "hmc" else "ratio")
+    even = even or (0.97 if move == "hmc" else 0.9)
     words = {
         "method": (method, METHODS),
         "start": (start, ("laplace", "prior")),

@@ -33,9 +33,9 @@ def evidence(gp: Any, X: Any, y: Any, method: str = "laplace", **options: Any) -
 
     - ``"laplace"``, a normal approximation at the mode; ``"ccd"`` and ``"grid"`` look at more of it;
     - ``"importance"``, draws from a wide proposal;
-    - ``"ais"``, annealed importance sampling with `chains` from ``start="laplace"``, or ``"prior"``, which takes ten times as
-      long and finds modes that the approximation has not seen. `schedule` is "ratio" (by the `ratio` of weights) or "even" (by
-      the conditional effective sample size), with so many `moves`, by "metropolis", "slice" or "hmc", at each step;
+    - ``"ais"``, annealed importance sampling with `chains` from ``start="laplace"``, around all modes that are found, or
+      ``"prior"``, which takes ten times as long. `schedule` is "ratio" (of weights: `ratio`) or "even" (by the conditional
+      effective sample size), with so many `moves` at each step, by "hmc", "metropolis" or "slice";
     - ``"smc"``, the same with resampling, and an error from groups of chains;
     - ``"quadrature"``, for three parameters at most.
 
