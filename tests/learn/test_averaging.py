@@ -260,22 +260,22 @@ def test_beliefs_are_those_of_the_model_that_was_given():
 
 
 def test_sequential_evidences_are_those_of_all_data_at_once():
-    gp = sg.GP(
-        sg.Matern52().with_prior(lengthscale=sg.LogNormal(0, 1), variance=sg.LogNormal(0, 1)), sg.Gaussian(sg.fixed(0.05))
-    )
-    stream = sg.EvidenceStream({"only": gp, "rough": sg.GP(sg.Matern12(), sg.Gaussian(0.1))}, chains=200, begin=4, seed=2)
-    assert stream.probabilities == {"only": 0.5, "rough": 0.5}
+    """Two models of one form share their programs; no belief depends on the data."""
+    kernel = sg.SquaredExponential().with_prior(lengthscale=sg.LogNormal(0, 1), variance=sg.LogNormal(0, 1))
+    only, noisy = (sg.GP(kernel, sg.Gaussian(sg.fixed(noise))) for noise in (0.05, 1.0))
+    stream = sg.EvidenceStream({"only": only, "noisy": noisy}, chains=100, begin=4, seed=2)
+    assert stream.probabilities == {"only": 0.5, "noisy": 0.5}
     with pytest.raises(ValueError, match="0 observations were told so far, and 4 are collected before"):
         stream.predict(PLACES)
-    for x, y in zip(X, Y, strict=True):
+    for x, y in zip(X[::2], Y[::2], strict=True):
         stream.tell(x, y)
-    assert len(stream) == 16
-    found, truth = stream.evidences["only"], sg.evidence(gp, X, Y, "quadrature")  # no belief depends on the data
+    assert len(stream) == 8
+    found, truth = stream.evidences["only"], sg.evidence(only, X[::2], Y[::2], "quadrature")
     assert abs(found.log - truth.log) < 3 * found.error
     assert 0.02 < found.error < 0.6
     assert stream.probabilities["only"] > 0.5
     prediction = stream.predict(X[:3])
-    np.testing.assert_allclose(prediction.mean, Y[:3], atol=0.4)
+    np.testing.assert_allclose(prediction.mean, Y[:3], atol=0.5)
     assert prediction.weights.sum() == pytest.approx(1)
     with pytest.raises(ValueError, match="tell needs a place with 1 columns"):
         stream.tell([1.0, 2.0], 3.0)

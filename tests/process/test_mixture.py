@@ -258,4 +258,4 @@ def test_the_plan_counts_all_members():
     gp, t = sg.GP(sg.Matern52(), sg.Gaussian(0.1)), np.linspace(0, 5, 30)
     mixture, best = (gp.fit(t, np.sin(t), restarts=0, parameters=how) for how in ("laplace", "best"))
     assert mixture.plan.members == len(mixture.members) == 16
-    assert mixture.plan.estimate().predict == pytest.approx(16 * best.plan.estimate().predict)
+    assert 1 < mixture.plan.estimate().predict / best.plan.estimate().predict < 16  # one program for all
