@@ -111,6 +111,10 @@ class Conditional(eqx.Module):
     def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, " M *C k"], Float[Array, " M *more"]]:
         """Means and the whole covariance at new places."""
 
+    def joint_of_part(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+        """The same of one term of a sum, where it can be had."""
+        raise ValueError("the covariance of a part is not available for this structure: leave out covariance=True, or the part")
+
 
 class Moments(NamedTuple):
     """Mean and variance of a random quantity at each of M places."""

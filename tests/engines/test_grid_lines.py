@@ -59,9 +59,12 @@ def test_predictions_at_its_own_times_take_a_short_way():
         np.testing.assert_allclose(a.mean, b.mean, rtol=1e-8, atol=1e-9)
         np.testing.assert_allclose(a.variance, b.variance, rtol=1e-7)
     gp = sg.GP(sg.SquaredExponential(0.6) + sg.RationalQuadratic(1.5), sg.Gaussian(0.1))
-    parts = [gp.condition(TIMES, Y, structure=structure).predict(TIMES, part=1) for structure in ("toeplitz", "dense")]
+    fits = [gp.condition(TIMES, Y, structure=structure) for structure in ("toeplitz", "dense")]
+    parts = [fitted.predict(TIMES, part=1) for fitted in fits]
     np.testing.assert_allclose(parts[0].mean, parts[1].mean, rtol=1e-7, atol=1e-8)
     np.testing.assert_allclose(parts[0].variance, parts[1].variance, rtol=1e-7)
+    joint = [fitted.predict(TIMES, part=1, covariance=True).covariance for fitted in fits]
+    np.testing.assert_allclose(*joint, rtol=1e-7, atol=1e-9)
     assert ours.conditional.for_places(TIMES[:, None]).own
     assert not ours.conditional.for_places(np.array([[3.3]])).own
 

@@ -93,6 +93,8 @@ def test_parts_of_a_sum_with_a_change_point():
     expected, found = Plain("sum", part=1), markov("sum").predict(XS, part=1)
     np.testing.assert_allclose(found.mean, expected.mean, atol=1e-10)
     np.testing.assert_allclose(found.variance, expected.variance, atol=1e-10)
+    joint = markov("sum").predict(XS, part=1, covariance=True)
+    np.testing.assert_allclose(joint.covariance, expected.covariance, atol=1e-10)
 
 
 def along(kernel, t):

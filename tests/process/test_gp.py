@@ -131,6 +131,12 @@ def test_parts_of_a_sum_add_up():
     fitted = gp.condition(X, Y)
     parts = [fitted.predict(XS, part=i).mean for i in range(2)]
     np.testing.assert_allclose(sum(parts), fitted.predict(XS).mean, rtol=1e-10)
+    one, joint = fitted.predict(XS, part=1), fitted.predict(XS, part=1, covariance=True)
+    np.testing.assert_allclose(np.diagonal(joint.covariance), one.variance, rtol=1e-9)
+    np.testing.assert_allclose(joint.mean, one.mean, rtol=1e-9)
+    few = sg.GP(sg.Linear() + sg.Polynomial(2), sg.Gaussian(0.15)).condition(X, Y, structure="features")
+    with pytest.raises(ValueError, match="covariance of a part is not available for this structure: leave out"):
+        few.predict(XS, part=0, covariance=True)
 
 
 def test_the_callers_precision_stays_as_it_was():

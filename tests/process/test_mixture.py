@@ -199,9 +199,11 @@ def test_more_data_change_what_the_members_count(mixture):
         gains.append(-0.5 * (r @ np.linalg.solve(C, r) + np.linalg.slogdet(2 * np.pi * C)[1]))
     expected = mixture.weights * np.exp(gains)
     np.testing.assert_allclose(more.weights, expected / expected.sum(), rtol=1e-6)
+    assert more.evidence.log == pytest.approx(mixture.evidence.log + np.log(expected.sum()), rel=1e-9)
     assert len(more.inputs) == 23
     given = mixture.given(np.concatenate([X, XS]), np.concatenate([Y, np.sin(XS)]))
     np.testing.assert_allclose(given.members[3].predict(XS).mean, more.members[3].predict(XS).mean, rtol=1e-8)
+    assert str(given.evidence).endswith("(laplace; of the data that the belief is from)")
 
 
 def test_units_of_the_data_change_nothing():

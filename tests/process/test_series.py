@@ -101,6 +101,7 @@ def test_shared_parameters_maximise_the_sum_of_evidences():
     np.testing.assert_allclose(objective(free_vector(GP))[1][1], numeric, rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:learning ended at a bound")
 def test_parameters_of_their_own_are_those_of_separate_fits():
     gp = GP.with_bounds({"kernel.lengthscale": (0.2, 1.5)})
     many = gp.fit_series(X[::2], Y[::2], shared=False, restarts=1)

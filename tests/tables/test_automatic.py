@@ -427,6 +427,9 @@ def test_so_they_do_with_what_is_in_the_list(monkeypatch, kind):
         (("lon", "lat"), 1000.0, "table"),  # metres
         (("long_term_debt", "assets"), 1.0, "table"),
         (("lon", "height"), 1.0, "table"),
+        (("x (m)", "y (m)"), 1000.0, "places"),
+        (("Xloc", "Yloc"), 1.0, "places"),
+        (("x_speed", "y_speed"), 1.0, "table"),
     ],
 )
 def test_places_are_seen_by_names_and_ranges(names, scale, shape):
@@ -435,8 +438,15 @@ def test_places_are_seen_by_names_and_ranges(names, scale, shape):
     ready = prepare(frame, "v")
     assert ready.problem.shape == shape
     first = ready.candidates[0].name
-    assert first == ("all columns together (ARD)" if shape == "places" else choose.SUMS["additive"])
-    assert np.std(ready.problem.X, axis=0) == pytest.approx(1.0)
+    assert first == ("a function of the place" if shape == "places" else choose.SUMS["additive"])
+    spread = np.std(ready.problem.X, axis=0)
+    assert np.prod(spread) == pytest.approx(1.0)
+    if shape == "places":  # one step on the map is as long in both directions
+        degrees = "lat" in "".join(names).lower()
+        north = next(d for d, name in enumerate(names) if "lat" in name.lower() or "y" in name.lower())
+        assert ready.scale[1 - north] / ready.scale[north] == pytest.approx(ready.problem.map.stretch(ready.center[north]))
+        assert ready.problem.map.stretch(60.0) == pytest.approx(2.0 if degrees else 1.0)
+        assert not {one.name for one in ready.candidates} & set(choose.SUMS.values())  # which would draw stripes
 
 
 def test_of_places_one_function_is_taken_unless_another_is_clearly_better():
@@ -552,7 +562,8 @@ def test_few_rows_are_averaged_over_and_the_report_says_how_sure_it_is():
     page = render(model)
     assert "How sure is it about its parameters?" in page
     assert "with the best parameters alone" in page
-    assert "<td>kernel.lengthscale</td>" in page
+    assert "<td>length over which it changes</td>" in page
+    assert "<td>noise (standard deviation)</td>" in page
     best = fit_table(frame, "v", parameters="best", **options)
     assert isinstance(best.fitted, sg.Fitted)
     assert "How sure is it" not in render(best)

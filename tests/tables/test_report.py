@@ -131,9 +131,11 @@ def test_places_are_shown_on_maps():
     assert mean.title == "Map of rain, the other columns at their mean"
     assert (mean.x_title, mean.y_title) == ("lon", "lat")
     image = mean.traces[0]
-    assert (image.x[0], image.x[-1], image.y[0], image.y[-1]) == (10.0, 13.0, 58.0, 62.0)
-    corner = fitted.predict([[-1.0, 1.0, 0.0]]).mean[0]
+    ends = [10 + 3 * X[:, 1].min(), 10 + 3 * X[:, 1].max(), 60 + 2 * X[:, 0].min(), 60 + 2 * X[:, 0].max()]
+    assert [image.x[0], image.x[-1], image.y[0], image.y[-1]] == pytest.approx(ends)
+    corner = fitted.predict([[X[:, 0].min(), X[:, 1].max(), 0.0]]).mean[0]
     assert image.values[0, -1] == pytest.approx(corner)
+    np.testing.assert_allclose(mean.traces[1].x, 10 + 3 * X[:, 1])
     axis = residuals.plotly()["layout"]["yaxis"]
     assert axis["scaleanchor"] == "x"
     assert axis["scaleratio"] == pytest.approx(2.0)  # at 60 degrees north
@@ -228,7 +230,9 @@ def test_a_season_is_drawn_over_one_period(seasonal):
     assert season.title == "Season of 1.3 days: its last period"
     line = season.traces[1]
     assert (line.x[0], line.x[-1]) == pytest.approx((5.0 - 1.3, 5.0))
-    np.testing.assert_allclose(line.y, seasonal.fitted.predict(line.x, part=1).mean)
+    alone = seasonal.fitted.predict(line.x, part=1)
+    np.testing.assert_allclose(line.y, alone.mean - alone.mean.mean(), atol=1e-9)
+    assert (season.traces[0].upper - line.y < 1.2 * alone.sd).all()  # two standard deviations: the level is not in them
     assert trend.traces[1].x[0] == 0.0
 
 

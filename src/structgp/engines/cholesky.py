@@ -64,10 +64,13 @@ class CholeskyConditional(Conditional):
     def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
         return draw(self.joint(X)[1], key, n)
 
-    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
-        Ks = covariance(self.kernel, X, self.X)
+    def joint(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        Ks = covariance(kernel, X, self.X)
         V = self._whiten(Ks.T)
-        return Ks @ self.alpha, covariance(self.kernel, X, X) - V.T @ V
+        return Ks @ self.alpha, covariance(kernel, X, X) - V.T @ V
+
+    joint_of_part = joint
 
     def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         """log|C| and TᵀC⁻¹T, from the factor that is already here."""
@@ -146,10 +149,13 @@ class RootConditional(Conditional):
         U, V = self._whiten(J)
         return J @ self.alpha, gradient_variance(self.kernel, x) - U.T @ U + V.T @ V
 
-    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
-        Ks = covariance(self.kernel, X, self.X)
+    def joint(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        Ks = covariance(kernel, X, self.X)
         U, V = self._whiten(Ks)
-        return Ks @ self.alpha, covariance(self.kernel, X, X) - U.T @ U + V.T @ V
+        return Ks @ self.alpha, covariance(kernel, X, X) - U.T @ U + V.T @ V
+
+    joint_of_part = joint
 
     @property
     def row_size(self) -> int:

@@ -109,15 +109,18 @@ class KalmanConditional(Conditional):
         between = kalman_smooth.lag_one(chain, _gaps(self.t), self.smoothed)[:, 0]
         return jnp.sum(between * _rows(chain, None, self._seen_at(slice(1, None))), axis=1) if chain.varies else between[:, 0]
 
-    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+    def joint(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
         # The cross-covariances k(t, X), taken as targets, have the mean K(X, t) C⁻¹ K(t, X) at X.
         kernel, new = started_at(without_lags(self.kernel), self.t[0]), places_of(self.kernel, X).table
+        kernel = kernel if part is None else kernel.terms[part]  # type: ignore[attr-defined]
         cross = covariance(kernel, self._seen_at().table, new)
         sites = Sites(self.sites.precision, self.sites.precision[:, None] * cross)
         explained = self.engine.smooth(self._chain(self.t[0]), self._seen_at(), sites)
         known = eqx.tree_at(lambda c: (c.smoothed, c.sites), self, (explained, sites))
-        reduction = known.at(X)[0]
-        return self.at(X)[0], covariance(kernel, new, new) - 0.5 * (reduction + reduction.T)
+        reduction = known.at(X, part)[0]
+        return self.at(X, part)[0], covariance(kernel, new, new) - 0.5 * (reduction + reduction.T)
+
+    joint_of_part = joint
 
     def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
         """A joint prior draw at the old and new places, less what the sites make of it: O(N + M). Many draws go backwards.

@@ -70,10 +70,13 @@ class ToeplitzConditional(Conditional):
         explained = linalg.explained(self._lags, self.noise, self.first, Ks)
         return Ks @ self.alpha.T, jnp.maximum(variances(kernel, X) - explained, 0.0)
 
-    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
-        Ks = covariance(self.kernel, X, self.structure.t[:, None])
+    def joint(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        Ks = covariance(kernel, X, self.structure.t[:, None])
         explained = linalg.all_explained(self._lags, self.noise, self.first, Ks)
-        return Ks @ self.alpha.T, covariance(self.kernel, X, X) - explained
+        return Ks @ self.alpha.T, covariance(kernel, X, X) - explained
+
+    joint_of_part = joint
 
     def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
         return draw(self.joint(X)[1], key, n)

@@ -83,12 +83,15 @@ class HolesConditional(Conditional):
         explained = jnp.sum(self.system.w * Ks**2, axis=1) - left
         return Ks @ self._alpha().T, jnp.maximum(variances(kernel, X) - explained, 0.0)
 
-    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
-        Ks = self._rows(self.kernel, X)
+    def joint(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        Ks = self._rows(kernel, X)
         V = self.system.gather(self.system.w * Ks)
         left = V @ two_levels.solve(self.system, V, self.effort).x.T
         explained = (self.system.w * Ks) @ Ks.T - 0.5 * (left + left.T)
-        return Ks @ self._alpha().T, covariance(self.kernel, X, X) - explained
+        return Ks @ self._alpha().T, covariance(kernel, X, X) - explained
+
+    joint_of_part = joint
 
     def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
         return draw(self.joint(X)[1], key, n)

@@ -76,7 +76,7 @@ class Learning:
     at_bound: tuple[str, ...]
     method: str = "evidence"
     trace: tuple[float, ...] = ()  # the objective after every step, where a method keeps it
-    pressed: tuple[str, ...] = ()  # of those at a bound that nobody asked for, the ones that the data push further
+    pressed: tuple[str, ...] = ()  # of those at a bound, the ones that the data push further
     rows: int = 0  # drawn at random, that learning looked at; 0 for all
 
     def __str__(self) -> str:
@@ -90,11 +90,11 @@ class Learning:
 
 
 def warn_if_pressed(learning: Learning, stacklevel: int) -> None:
-    """One line when learning was stopped by the limits of the search, not by the data."""
+    """One line when learning was stopped by the limits of the search or by bounds that were given, not by the data."""
     if learning.pressed:
         warnings.warn(
             f"learning ended at a bound of the search for {', '.join(learning.pressed)}, while the evidence still rises: "
-            "give a starting value near what you expect, a mean for data far from zero, or bounds by with_bounds(...)",
+            "give a starting value near what you expect, a mean for data far from zero, or wider bounds by with_bounds(...)",
             RuntimeWarning,
             stacklevel=stacklevel + 1,
         )
@@ -339,7 +339,7 @@ def climb(
         restarts=len(begin) - 1,
         spread=winner.value - min(run.value for run in runs),
         at_bound=tuple(map(str, names[at_bound])),
-        pressed=tuple(map(str, names[_pressed(model, winner, bounds, count) & ours])),
+        pressed=tuple(map(str, names[_pressed(model, winner, bounds, count, ours)])),
     )
     return with_free(model, free.theta(winner.theta)), learning
 
@@ -369,13 +369,15 @@ class _Free:
         return self.A.T @ gradient if self.A.ndim == 2 else self.A * gradient
 
 
-def _pressed(model: Any, run: Run, bounds: np.ndarray, count: int) -> np.ndarray:
-    """Which entries were stopped by an upper bound that nobody asked for, while the objective still rises beyond it.
+def _pressed(model: Any, run: Run, bounds: np.ndarray, count: int, ours: np.ndarray) -> np.ndarray:
+    """Which entries were stopped by a bound, one that was given or one of ours, while the objective still rises beyond it.
 
-    At its lower bound a number is as good as zero.
+    At our lower bound a number is as good as zero.
     """
-    ours = np.array([leaf.bounds is None for leaf in learned_leaves(model) for _ in range(leaf.free_size)])
-    return ours & (np.abs(run.theta - bounds[:, 1]) < 1e-6) & (run.gradient > PRESSED * count)
+    given = np.array([leaf.bounds is not None for leaf in learned_leaves(model) for _ in range(leaf.free_size)])
+    low, high = (np.abs(run.theta[:, None] - bounds) < 1e-6).T
+    up, down = run.gradient > PRESSED * count, run.gradient < -PRESSED * count
+    return (high & up & (ours | given)) | (low & down & given)
 
 
 def _climb_all(

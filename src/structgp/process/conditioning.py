@@ -53,10 +53,10 @@ class Posterior(eqx.Module):
         mean, U = self.with_weights(*basis_of(self.prior, X, part), means)
         return mean, variance + jnp.sum(U * U, axis=0) if len(U) else variance
 
-    def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M T"], Float[Array, "M M"]]:
-        """Means and the whole covariance at new places."""
-        means, covariance = self.conditional.joint(X)
-        mean, U = self.with_weights(*columns(self.prior, X), means)
+    def joint(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M T"], Float[Array, "M M"]]:
+        """Means and the whole covariance of f, or of one term of a sum, at new places."""
+        means, covariance = self.conditional.joint(X) if part is None else self.conditional.joint_of_part(X, part)
+        mean, U = self.with_weights(*basis_of(self.prior, X, part), means)
         return mean, covariance + U.T @ U if len(U) else covariance
 
     def gradient(self, X: Float[Array, "M D"]) -> Float[Array, " M *C T D"]:

@@ -146,12 +146,10 @@ class Fitted(Result):
                 "leave out covariance=True, or ask fitted.posterior.joint"
             )
         if covariance:
-            if part is not None:
-                raise ValueError("the covariance of a part is not available: ask for one of the two")
             self._check_memory(
                 self.conditional.joint_size(len(Xs)), "the joint covariance", len(Xs), "leave out covariance=True"
             )
-            mean, joint = (np.asarray(part) for part in _joint(self.posterior, Xs))
+            mean, joint = (np.asarray(found) for found in _joint(self.posterior, Xs, part))
             variance = self._spread(np.maximum(np.diagonal(joint), 0.0))
             return Prediction(self._shaped(mean), variance, self.likelihood, joint, self._extra(extra, Xs))
         grid = self._as_grid(X) if part is None else None
@@ -606,7 +604,7 @@ def _outputs_together(posterior: Posterior, wide: Any) -> Any:
 
 
 _marginals = jax.jit(Posterior.marginals, static_argnames="part")
-_joint = jax.jit(Posterior.joint)
+_joint = jax.jit(Posterior.joint, static_argnames="part")
 _gradient = jax.jit(Posterior.gradient)
 _inverse_parts = jax.jit(Posterior.inverse_parts)
 _draws = jax.jit(Posterior.draw, static_argnames="n")

@@ -236,13 +236,16 @@ class FittedMixture(Result):
         after = [member.update(*more) for member in self.members]
         gain = np.array([member.log_evidence for member in after]) - before
         new = self.weights * np.exp(gain - gain.max())
-        draws = dataclasses.replace(self.draws, weights=new / new.sum())
+        grown = dataclasses.replace(self.evidence, log=self.evidence.log + float(gain.max() + np.log(new.sum())))
+        draws = dataclasses.replace(self.draws, weights=new / new.sum(), evidence=grown)
         return FittedMixture(self.mode.update(*more), draws)._with_members(after)
 
     @double_precision
     def given(self, X: Any, y: Any, **options: Any) -> FittedMixture:
         """The same belief about the parameters, given other data: `options` are those of `GP.condition`."""
-        return FittedMixture(self.gp.condition(X, y, **options), self.draws)
+        remark = "of the data that the belief is from"
+        draws = dataclasses.replace(self.draws, evidence=dataclasses.replace(self.evidence, remark=remark))
+        return FittedMixture(self.gp.condition(X, y, **options), draws)
 
     def stream(self) -> Stream:
         """A model that goes on in time with the most probable parameters, and keeps no data."""
@@ -269,10 +272,11 @@ class FittedMixture(Result):
                 entry = at + index
                 alone = isinstance(leaf.support, (Real, Positive, Interval))  # each number by itself
                 value = leaf.support.constrain if alone else lambda theta: theta
-                nodes = value(center[entry] + sd[entry] * points)
+                low, high = self.draws.beliefs.bounds[entry]
+                nodes = value(np.clip(center[entry] + sd[entry] * points, low, high))
                 mean = float(mass @ nodes)
                 spread = float(np.sqrt(mass @ (nodes - mean) ** 2))
-                quantiles = value(center[entry] + sd[entry] * levels)
+                quantiles = value(np.clip(center[entry] + sd[entry] * levels, low, high))
                 found.append(ParameterBelief(names[entry], mean, spread, *map(float, quantiles)))
             at += leaf.free_size
         return tuple(found)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 EXPECTED = (ValueError, TypeError, OSError, MemoryError)  # what bad data and bad files raise; anything else is our mistake
 DURATIONS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 WIDTH = 100
+MOST_COLUMNS = 12  # that are told one by one
 LEARNED = "learned_from"  # the column that marks the rows that a model was given
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -199,12 +200,11 @@ def plan(
     frame = table.frame
     target = _target(frame, target, time)
     from .automatic import prepare  # takes seconds, which a wrong name need not wait for
-    from .model import of_shape
 
     ready = prepare(table, target, **_options(task, time, kernel, structure, 120.0, 0))
     problem = ready.problem
     found = {one.name: _plan_in_words(one, len(problem.y)) for one in ready.candidates}
-    lines = [f"{frame.height} rows, {problem.task} of {target!r}, inputs {of_shape(problem.shape)}"]
+    lines = [f"{frame.height} rows, {problem.task} of {target!r}, {_inputs_in_words(ready.layout.names, problem.shape)}"]
     lines += [*_columns_in_words(ready.layout), *_notes_in_words(table.notes), ""]
     for name, text in found.items():
         lines += [name, *(f"  {line}" for line in text.splitlines()), ""]
@@ -564,18 +564,19 @@ def _facts(model: TableModel) -> dict[str, Any]:
 
 def _in_words(model: TableModel, late: bool = False) -> str:
     """What is known of a model, for people; when it is late, without its parts."""
-    from .model import of_shape
     from .report.sections import score_rows
     from .report.words import Part, alarms, forecast_rows, headline, parts_of
 
-    lines = [f"{model.task} of {model.target!r} from {model.rows} rows, inputs {of_shape(model.shape)}"]
+    of_inputs = _inputs_in_words(model.layout.names, model.shape)
+    lines = [f"{model.task} of {model.target!r} from {model.rows} rows, {of_inputs}"]
     lines += _columns_in_words(model.layout)
     lines += _notes_in_words(model.notes)
     compared = "forecast" if model.shape == "series" else "held out"
-    lines += ["", f"{'candidates':<58}log evidence   {compared:>8}   seconds"]
+    wide = max(len("candidates"), *(len(trial.name) for trial in model.trials)) if model.trials else 0
+    lines += ["", f"{'candidates':<{wide + 2}}  log evidence   {compared:>8}   seconds"]
     for trial in model.trials:
         numbers = trial.note or f"{trial.log_evidence:>12.5g}   {_number(trial.held_out):>8}   {trial.seconds:>7.1f}"
-        lines.append(f"{'* ' if trial.chosen else '  '}{trial.name[:54]:<54}  {numbers}")
+        lines.append(f"{'* ' if trial.chosen else '  '}{trial.name:<{wide}}  {numbers}")
     if hasattr(model.fitted, "plan"):
         lines += ["", "plan", *(f"  {line}" for line in str(model.fitted.plan).splitlines())]
     parts = (
@@ -604,8 +605,22 @@ def _plan_in_words(candidate: Any, rows: int) -> str:
     return on + str(candidate.plan)
 
 
+def _inputs_in_words(names: list[str], shape: str) -> str:
+    from .model import of_shape
+
+    return f"the input{'' if len(names) == 1 else 's'} {of_shape(shape, len(names))}"
+
+
 def _columns_in_words(layout: Any) -> list[str]:
-    return [f"  {column.name:<20} {column.describe()}"[:WIDTH] for column in layout.columns]
+    """What each column is; of many those that are alike together."""
+    from ..inputs.reading import few
+
+    if len(layout.columns) <= MOST_COLUMNS:
+        return [f"  {column.name:<20} {column.describe()}"[:WIDTH] for column in layout.columns]
+    kinds: dict[str, list[str]] = {}
+    for column in layout.columns:
+        kinds.setdefault(column.describe(), []).append(column.name)
+    return [f"  {few(names, 5)}: {kind}"[:WIDTH] for kind, names in kinds.items()]
 
 
 def _notes_in_words(notes: Any) -> list[str]:

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,24 +22,42 @@ if TYPE_CHECKING:
 
 KEY = "table"  # under which the description of the table stands in a model file
 TASKS = ("regression", "classification", "counts")
-TABLES = ("table", "places")  # shapes without a layout: any columns, or some of which two are longitude and latitude
+TABLES = ("table", "places")  # shapes without a layout: any columns, or some of which two are coordinates of a place
 SHORTEST = 6  # steps of a forecast, where nothing is said of its length
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # at which intervals are checked
 
 
 LONGITUDE, LATITUDE = {"longitude", "lon", "lng", "long"}, {"latitude", "lat"}  # words in the names of columns
+EAST, NORTH = {"easting", "east", "x", "xloc", "xcoord"}, {"northing", "north", "y", "yloc", "ycoord"}
+BESIDE = {"", "m", "km", "utm", "rd", "loc", "coord", "coordinate", "pos", "position"}  # what may stand beside EAST and NORTH
 
 
-def on_map(names: Sequence[str]) -> tuple[int, int] | None:
-    """Which inputs are longitude and latitude, by their names; None unless there is one of each."""
+class Map(NamedTuple):
+    """The inputs that are coordinates of a place, from west to east and from south to north; in degrees, or in some length."""
+
+    east: int
+    north: int
+    degrees: bool
+
+    def stretch(self, north: float) -> float:
+        """How much longer one step to the north is there than one to the east: a degree of longitude is shorter."""
+        return float(1 / np.cos(np.radians(np.clip(north, -80, 80)))) if self.degrees else 1.0
+
+
+def on_map(names: Sequence[str]) -> Map | None:
+    """Which inputs are longitude and latitude, or x and y, by their names; None unless there is one of each."""
     words = [set(re.split("[^a-z]+", name.lower())) for name in names]
-    east, north = ([d for d, found in enumerate(words) if found & known] for known in (LONGITUDE, LATITUDE))
-    return (east[0], north[0]) if len(east) == len(north) == 1 and east != north else None
+    named = lambda known: [d for d, found in enumerate(words) if found & known]
+    called = lambda known: [d for d in named(known) if len(words[d] - BESIDE) == 1]
+    for degrees, (east, north) in {True: (named(LONGITUDE), named(LATITUDE)), False: (called(EAST), called(NORTH))}.items():
+        if len(east) == len(north) == 1 and east != north:
+            return Map(east[0], north[0], degrees)
+    return None
 
 
-def of_shape(shape: str) -> str:
-    """What inputs of this shape do, after "inputs" or "which"."""
-    return "are places on a map" if shape == "places" else f"form a {shape}"
+def of_shape(shape: str, inputs: int = 2) -> str:
+    """What so many inputs of this shape do, after "inputs" or "which"."""
+    return "are places on a map" if shape == "places" else f"form{'s' if inputs == 1 else ''} a {shape}"
 
 
 @dataclasses.dataclass(frozen=True)

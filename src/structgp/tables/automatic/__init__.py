@@ -10,7 +10,7 @@ import numpy as np
 from ...kernels.algebra import Kernel
 from ...learn.clock import Deadline
 from ...models.choose import Candidate
-from ..model import TABLES, TableModel, of_shape, on_map, usual_horizon
+from ..model import TABLES, Map, TableModel, of_shape, on_map, usual_horizon
 from ..reading import Layout, Table, as_table
 from .candidates import candidates_for
 from .compare import Say, compare, quiet
@@ -56,9 +56,9 @@ def prepare(
         raise ValueError(f"only {int(used.sum())} rows have a target and all inputs: at least 3 are needed")
     shape = shape_of(X[used], layout, time_column is not None)
     plain = kernel is not None or shape not in TABLES
-    center, scale = (np.zeros(X.shape[1]), np.ones(X.shape[1])) if plain else _units(X[used])
     calendar = calendar_of(layout) if shape == "series" else {}
     places = on_map(layout.names) if shape == "places" else None
+    center, scale = (np.zeros(X.shape[1]), np.ones(X.shape[1])) if plain else _units(X[used], places)
     problem = Problem((X[used] - center) / scale, y[used], task, shape, classes, seed, calendar, places)
     candidates = candidates_for(problem, None if kernel is None else kernel(layout.names), structure, budget)
     return Prepared(layout, problem, center, scale, candidates, np.flatnonzero(used), int(len(used) - used.sum()))
@@ -111,6 +111,13 @@ def fit_table(
     )
 
 
-def _units(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _units(X: np.ndarray, places: Map | None) -> tuple[np.ndarray, np.ndarray]:
+    """The middle and the spread of each column; on a map one length is the unit of both coordinates."""
     spread = X.std(axis=0)
-    return X.mean(axis=0), np.where(spread > 0, spread, 1.0)
+    center, scale = X.mean(axis=0), np.where(spread > 0, spread, 1.0)
+    if places is not None:
+        east, north, _ = places
+        stretch = places.stretch(center[north])
+        unit = float(np.sqrt(scale[east] / stretch * scale[north]))
+        scale[[east, north]] = stretch * unit, unit
+    return center, scale

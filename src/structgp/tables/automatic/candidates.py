@@ -61,7 +61,7 @@ def candidates_for(problem: Problem, kernel: Kernel | None, structure: str, budg
     others = for_many_rows(problem.task, problem.X.shape, likelihood, len(problem.classes), problem.seed, limits)
     if structure in SUMS:
         return [others[structure]]
-    by_shape = {"series": series_kernels, "curve": curve_kernels, "grid": grid_kernels}
+    by_shape = {"series": series_kernels, "curve": curve_kernels, "grid": grid_kernels, "places": place_kernels}
     kernels = by_shape.get(problem.shape, table_kernels)(problem)
     found = [make(name, one, problem.task) for name, one in kernels.items()]
     if problem.task == "counts":
@@ -69,10 +69,13 @@ def candidates_for(problem: Problem, kernel: Kernel | None, structure: str, budg
         found.append(make(f"{name}, more scatter than Poisson", one, "scattered counts"))
     if problem.shape not in TABLES or structure != "auto":
         return found
+    if problem.shape == "places":  # whose sums would be stripes on the map, but for what other columns do
+        stripes = list(SUMS) if problem.X.shape[1] == 2 else ["projection-pursuit"]
+        others = {name: one for name, one in others.items() if name not in stripes}
     if any(candidate.rows for candidate in found):  # what sees some of the rows only comes last
         return [*others.values(), *found]
-    additive, projections = (others[name] for name in SUMS)
-    return [*found, additive, projections] if problem.shape == "places" else [additive, *found, projections]
+    sums = [others[name] for name in SUMS if name in others]
+    return [*found, *sums] if problem.shape == "places" else [*sums[:1], *found, *sums[1:]]
 
 
 def series_kernels(problem: Problem) -> dict[str, Kernel]:
@@ -138,6 +141,21 @@ def table_kernels(problem: Problem) -> dict[str, Kernel]:
     if problem.task == "classification":
         return {"all columns together (ARD)": SquaredExponential(learned(scales, prior=Alike()), 4.0) + Constant()}
     return {"all columns together (ARD)": Matern52(learned(scales, prior=Alike()) if N < FEW_PER_COLUMN * D else scales)}
+
+
+def place_kernels(problem: Problem) -> dict[str, Kernel]:
+    """A function of the place that changes over one length in all directions, and one of the other columns beside it; then
+    one of all columns, with a lengthscale for each."""
+    if problem.map is None:
+        return table_kernels(problem)
+    east, north, _ = problem.map
+    others = [d for d in range(problem.X.shape[1]) if d not in (east, north)]
+    kind, level = (SquaredExponential, Constant()) if problem.task == "classification" else (Matern52, None)
+    place = kind().on(east, north) if others else kind()
+    scales: Any = np.full(len(others), np.sqrt(len(others)))
+    kernel = place + kind(scales if len(others) > 1 else 1.0).on(*others) if others else place
+    name = "a function of the place" + (" + one of the other columns" if others else "")
+    return {name: kernel if level is None else kernel + level} | table_kernels(problem)
 
 
 def _gps(problem: Problem, structure: str, affordable: float) -> Callable[[str, Kernel, str], Candidate]:

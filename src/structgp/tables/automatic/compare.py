@@ -5,8 +5,8 @@ places before it, as far ahead as what is held out. A few forecasts of one serie
 disagree the evidence decides, as it does for curves and grids: at its peak, less ½ log n for each number that was learned
 (Schwarz 1978), so that a random walk is not outdone by whatever has more to adjust. Neighbours are alike, and n, the number of
 things seen that tell of a parameter, is taken as √N. Tables are compared as `models.choose` says, row by row; where rows are
-places on a map, one function of all columns is taken unless another is clearly better. Where the best leaves outliers, the same
-with Student-t noise is tried last.
+places on a map, a function of the place is taken unless a sum of functions is clearly better. Where the best leaves outliers,
+the same with Student-t noise is tried last.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...learn.clock import OUT_OF_TIME, Deadline
 from ...models import choose
 from ...models.choose import Candidate, log_probabilities
 from ...parameters.tree import free_vector
-from ..model import TABLES, Evaluation, Trial
+from ..model import Evaluation, Trial
 from .candidates import as_shape
 from .problem import Problem
 from .scores import evaluate
@@ -138,11 +138,22 @@ def _then_robust(candidates: list[Candidate], tried: list[Attempt], problem: Pro
 
 def _best(ran: list[Attempt], problem: Problem) -> Attempt:
     """The first of those that are about as good as the best."""
-    if problem.shape in TABLES or (problem.shape == "series" and not _forecasts(problem)):
-        return ran[choose.best([_tried(attempt, problem) for attempt in ran], problem.shape != "places")]
+    if problem.shape == "places":
+        return _best_of_places(ran, problem)
+    if problem.shape == "table" or (problem.shape == "series" and not _forecasts(problem)):
+        return ran[choose.best([_tried(attempt, problem) for attempt in ran])]
     ran = _good_forecasters(ran) if _forecasts(problem) else ran
     highest = max(_merit(attempt, problem) for attempt in ran)
     return next(attempt for attempt in ran if _merit(attempt, problem) >= highest - ALIKE)
+
+
+def _best_of_places(ran: list[Attempt], problem: Problem) -> Attempt:
+    """Of functions of the place the best; a sum of functions of single columns, which draws stripes on a map, only where all of
+    these are clearly behind it."""
+    ran = sorted(ran, key=lambda attempt: attempt.candidate.plan is None)
+    first = ran[choose.best([_tried(attempt, problem) for attempt in ran], by_evidence=False)]
+    alike = [attempt for attempt in ran if (attempt.candidate.plan is None) == (first.candidate.plan is None)]
+    return alike[choose.best([_tried(attempt, problem) for attempt in alike])]
 
 
 def _tried(attempt: Attempt, problem: Problem) -> choose.Tried:

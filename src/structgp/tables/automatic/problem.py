@@ -9,16 +9,16 @@ import numpy as np
 from scipy.signal import lombscargle
 
 from ...inputs.reading import few
-from ..model import TASKS, on_map
-from ..reading import MOST_LEVELS, SECONDS, Layout, Table, as_floats, as_text, kind_of
+from ..model import TASKS, Map, on_map
+from ..reading import CALENDAR, MOST_LEVELS, SECONDS, Layout, Table, as_floats, as_text, kind_of
 
 if TYPE_CHECKING:
     import polars as pl
 
 TYPICAL_COUNT = 30.0  # whole numbers with a smaller median than this are taken for counts
 MOST_WAVES = 4000  # rows up to which every frequency is fitted to the rows as they are
+OBLONG = 20.0  # times as long as wide a map is, at most
 STEADY = 0.8  # part of the steps that are alike where rows are taken for a series
-CALENDAR = {"a day": 86400.0, "a week": 7 * 86400.0, "a year": 365.25 * 86400.0}  # in seconds
 FEW_CYCLES = 2  # that a season of the calendar must go through
 RESOLVED = 0.5  # cycles in the whole series by which two periods must differ to be told apart
 OVERTONES = 3  # waves that a season is made of, as far as it is taken away before a second is looked for
@@ -35,7 +35,7 @@ class Problem(NamedTuple):
     classes: tuple[str, ...]
     seed: int
     calendar: Mapping[str, float] = {}  # the day, the week and the year in the units of the dates, if there are any
-    map: tuple[int, int] | None = None  # the columns of longitude and latitude, where rows are places
+    map: Map | None = None  # the columns of the coordinates, where rows are places
 
 
 def task_of(target: pl.Series, task: str = "auto") -> str:
@@ -99,7 +99,7 @@ def shape_of(X: np.ndarray, layout: Layout, timed: bool = False) -> str:
     """Whether rows are a series in time, places along a curve or on a map, cells of a grid, or a table without a layout.
 
     One column is time when the user says so, when it holds dates, or when the rows stand in its order at even steps. Places on
-    a map have a longitude and a latitude, by their names and by what they hold.
+    a map have a longitude and a latitude, or an x and a y as far across, by their names and by what they hold.
     """
     if X.shape[1] == 1:
         return "series" if timed or layout.used[0].kind == "date" or _steady(np.diff(X[:, 0])) else "curve"
@@ -108,8 +108,12 @@ def shape_of(X: np.ndarray, layout: Layout, timed: bool = False) -> str:
     found = on_map(layout.names)
     if found is None:
         return "table"
-    east, north = X[:, found[0]], X[:, found[1]]
-    return "places" if east.min() >= -180 and east.max() <= 360 and np.abs(north).max() <= 90 else "table"
+    east, north = X[:, found.east], X[:, found.north]
+    if found.degrees:
+        right = east.min() >= -180 and east.max() <= 360 and np.abs(north).max() <= 90
+    else:
+        right = max(np.ptp(east), np.ptp(north)) <= OBLONG * min(np.ptp(east), np.ptp(north))
+    return "places" if right else "table"
 
 
 def _is_grid(X: np.ndarray, layout: Layout) -> bool:

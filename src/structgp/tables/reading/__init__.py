@@ -6,9 +6,10 @@ each column of the training table became numbers. Whatever had to be assumed is 
 
 from .files import Table, as_table, read_frame, read_table
 from .layout import MOST_LEVELS, Column, Layout, as_floats, as_text, find_column, kind_of, look, target_in
-from .moments import SECONDS
+from .moments import CALENDAR, SECONDS
 
 __all__ = [
+    "CALENDAR",
     "MOST_LEVELS",
     "SECONDS",
     "Column",

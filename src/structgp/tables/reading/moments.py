@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 SECONDS = {"years": 365.25 * 86400.0, "days": 86400.0, "hours": 3600.0, "seconds": 1.0}
+CALENDAR = {"a day": 86400.0, "a week": 7 * 86400.0, "a year": 365.25 * 86400.0}  # in seconds
 ABBREVIATIONS = {  # hours that a zone is ahead of UTC
     **dict.fromkeys(("Z", "UTC", "GMT", "WET"), 0),
     "BST": 1,

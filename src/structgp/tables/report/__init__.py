@@ -76,8 +76,9 @@ def render(model: TableModel, deadline: Deadline = NEVER) -> str:
     sheet.text("Plan", str(getattr(model.fitted, "plan", "")))
     sheet.text("Parameters", parameters_of(model))
     sheet.text("How to predict", how_to_predict(model))
-    inputs = "1 input" if len(model.layout.names) == 1 else f"{len(model.layout.names)} inputs"
-    lead = f"{model.task.capitalize()} from {model.rows} rows and {inputs}, which {of_shape(model.shape)}."
+    count = len(model.layout.names)
+    inputs = f"{count} input{'' if count == 1 else 's'}, which {of_shape(model.shape, count)}"
+    lead = f"{model.task.capitalize()} from {model.rows} rows and {inputs}."
     return sheet.page(f"Model of {model.target}", f"{lead} {headline(model)}", alarms(model))
 
 

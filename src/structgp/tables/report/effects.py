@@ -75,7 +75,7 @@ def _along(model: TableModel) -> list[Effect]:
         sd, chosen = np.zeros((D, PLACES)), np.argmax(_spread(mean, weight), axis=1)
         mean, labels = mean[np.arange(D), :, chosen], [model.classes[c] for c in chosen]
     else:
-        along = [_centred(model.fitted, *one) for one in zip(rows, weight, strict=True)]
+        along = [centred(model.fitted, *one) for one in zip(rows, weight, strict=True)]
         mean, sd = (np.stack(parts) for parts in zip(*along, strict=True))
         labels = [""] * D
     size = _spread(mean[:, :, None], weight)[:, 0]
@@ -91,7 +91,7 @@ def _along(model: TableModel) -> list[Effect]:
             labels[d],
         )
         for d in range(D)
-        if places is None or d not in places
+        if places is None or d not in places[:2]
     ]
 
 
@@ -109,12 +109,12 @@ def _spread(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return np.sqrt(np.einsum("dpc,dp->dc", (values - mean[:, None]) ** 2, weight))
 
 
-def _centred(fitted: Any, places: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def centred(fitted: Any, places: np.ndarray, weight: np.ndarray, part: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """What is said along places less its mean there, which is sure also where the level of all is not."""
     if not isinstance(fitted, (Fitted, FittedMixture)):
         prediction = fitted.predict(places)
         return prediction.mean - weight @ prediction.mean, prediction.sd
-    prediction = fitted.predict(places, covariance=True)
+    prediction = fitted.predict(places, covariance=True, part=part)
     center = np.eye(len(places)) - weight
     variance = np.einsum("ij,jk,ik->i", center, np.asarray(prediction.covariance), center)
     return center @ prediction.mean, np.sqrt(np.maximum(variance, 0.0))

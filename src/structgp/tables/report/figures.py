@@ -46,9 +46,8 @@ class Figure:
 
     def plotly(self) -> dict[str, Any]:
         """Data and layout for Plotly."""
-        data = [entry for trace in self.traces for entry in _plotly(_thinned(trace))]
-        if self.written is not None:
-            data = [{**entry, "x": [self.written(x) for x in entry["x"]]} for entry in data]
+        places = numbers if self.written is None else lambda x: [self.written(float(one)) for one in x]  # type: ignore[misc]
+        data = [entry for trace in self.traces for entry in _plotly(_thinned(trace), places)]
         axis: Callable[[str], dict[str, Any]] = lambda title: {"title": {"text": title}, "zeroline": False}
         across = axis(self.x_title) | ({"type": "category"} if any(trace.labels for trace in self.traces) else {})
         upwards = axis(self.y_title) | ({"autorange": "reversed"} if self.downwards else {})
@@ -129,8 +128,8 @@ def numbers(values: Any) -> list[Any]:
     return [float(f"{value:.6g}") if np.isfinite(value) else None for value in array]
 
 
-def _plotly(trace: Trace) -> list[dict[str, Any]]:
-    x, y, colour = numbers(trace.x), numbers(trace.y), COLOURS.get(trace.kind, "")
+def _plotly(trace: Trace, places: Callable[[Any], list[Any]]) -> list[dict[str, Any]]:
+    x, y, colour = places(trace.x), numbers(trace.y), COLOURS.get(trace.kind, "")
     base = {"x": x, "y": y, "name": trace.name, "showlegend": bool(trace.name)}
     if trace.kind == "image":
         return [{"type": "heatmap", "x": x, "y": y, "z": numbers(trace.values), "colorscale": "Viridis"}]

@@ -9,12 +9,13 @@ import numpy as np
 from ...models.additive.model import FittedAdditive
 from ...models.pursuit.model import FittedProjectionPursuit
 from ..model import LEVELS, TABLES, TableModel, on_map
-from .effects import REACH, Effect, effects_of
+from .effects import REACH, Effect, centred, effects_of
 from .figures import Figure, Trace
 from .terms import Found, found_terms
 from .words import describe, shown, without_effect
 
 PLACES = 800  # at which a curve is drawn
+OF_A_PERIOD = 200  # at which a season is drawn
 MESH = 40  # places along each side of a map
 MOST_COLUMNS = 12  # effects of columns that are drawn, the largest first
 PERIODS = 2  # a season that came again so often is drawn over one period
@@ -98,14 +99,17 @@ def _pictures(model: TableModel) -> list[Figure]:
 
 
 def _maps(model: TableModel) -> list[Figure]:
-    """The prediction over the region, the other columns at their mean, and how far it was off at places held out."""
+    """The prediction over the region and where rows are, the other columns at their mean, and how far it was off at places held
+    out."""
     columns, seen = on_map(model.layout.names), model.evaluation
     if columns is None or len(model.classes) > 2:
         return []
-    ends = [(min(part, default=-REACH), max(part, default=REACH)) for part in (seen.east, seen.north)]
+    given = getattr(model.fitted, "inputs", None)
+    known = np.asarray(given.points)[:, columns[:2]] if given is not None else np.array([seen.east, seen.north]).T
+    ends = [(part.min(), part.max()) if len(part) else (-REACH, REACH) for part in known.T]
     east, north = (np.linspace(*pair, MESH) for pair in ends)
     rows = np.zeros((MESH**2, len(model.center)))
-    rows[:, columns[0]], rows[:, columns[1]] = np.tile(east, MESH), np.repeat(north, MESH)
+    rows[:, columns.east], rows[:, columns.north] = np.tile(east, MESH), np.repeat(north, MESH)
     prediction = model.fitted.predict(rows)
     labels = model.task == "classification"
     values = prediction.probability if labels else prediction.observed.mean
@@ -113,9 +117,10 @@ def _maps(model: TableModel) -> list[Figure]:
     at = lambda values, which: np.asarray(values) * model.scale[columns[which]] + model.center[columns[which]]
     others = "" if len(model.center) == 2 else ", the other columns at their mean"
     image = Trace("image", at(east, 0), at(north, 1), values=np.asarray(values).reshape(MESH, MESH))
-    names = [model.layout.names[d] for d in columns]
-    stretch = float(1 / np.cos(np.radians(np.clip(np.mean(at(north, 1)), -80, 80))))  # a degree of longitude is shorter
-    found = [Figure(f"Map of {what}{others}", names[0], names[1], (image,), stretch=stretch)]
+    names = [model.layout.names[d] for d in columns[:2]]
+    stretch = columns.stretch(model.center[columns.north])
+    dots = Trace("points", at(known[:, 0], 0), at(known[:, 1], 1))
+    found = [Figure(f"Map of {what}{others}", names[0], names[1], (image, dots), stretch=stretch)]
     if not seen.east:
         return found
     rest = np.asarray(seen.y) - np.asarray(seen.mean)
@@ -138,12 +143,14 @@ def component_figures(model: TableModel) -> list[Figure]:
 
 
 def _term(model: TableModel, term: Found) -> Figure:
-    """A term along the data and a little beyond; of a season its last period."""
+    """A term along the data and a little beyond; of a season its last period, around its own mean."""
     t, _, places = _places(model)
     name = describe(term.kernel, model, term).name
     title = name[:1].upper() + name[1:]
     if term.period is not None and term.period < np.ptp(t) / PERIODS:
-        places, title = np.linspace(t.max() - term.period, t.max(), PLACES), f"{title}: its last period"
+        places, title = np.linspace(t.max() - term.period, t.max(), OF_A_PERIOD), f"{title}: its last period"
+        mean, sd = centred(model.fitted, places, np.full(OF_A_PERIOD, 1 / OF_A_PERIOD), term.place)
+        return _band(title, places, mean, sd, _axis_name(model), _written(model))
     part = model.fitted.predict(places, part=term.place)
     return _band(title, places, part.mean, part.sd, _axis_name(model), _written(model))
 
@@ -187,7 +194,7 @@ def about_components(model: TableModel) -> str:
             return f"The probability of the class that a column moves most, while the others stay at their mean.{none}"
         return f"The effect of each column{behind}{others}; the largest first.{none}"
     if model.shape in LINES and len(found_terms(model)) > 1:
-        return "The bands hold what the data cannot tell apart, such as the level of a season and that of a trend."
+        return "Seasons are drawn around their own mean. The bands hold what the data cannot tell apart."
     return ""
 
 

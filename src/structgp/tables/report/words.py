@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,16 +22,18 @@ from ...likelihoods.robust import StudentT
 from ...models.one_against_rest import OneAgainstRest
 from ...models.pursuit.model import FittedProjectionPursuit
 from ...process.mixture import FittedMixture
-from ..model import TABLES, TableModel
-from ..reading import SECONDS
+from ..model import TABLES, TableModel, on_map
+from ..reading import CALENDAR, SECONDS
 from .effects import Effect, effects_of
 from .terms import Found, found_terms, noise_sd
 
 LONG, SHORT = 1 / 5, 1 / 30  # parts of the span beyond which a function is a trend, or short-lived
 LASTING = 10.0  # times the span, beyond which nobody can tell how long a season keeps its shape
+KILOMETRES = 111.2  # of a degree of latitude
 FORECASTS = 6  # rows of the table of forecasts
 FEW_PER_COLUMN = 5  # rows for each column, below which what is learned is surer than it should be
 WEIGHTY = 4  # columns that are named for a projection
+MOST_LENGTHS = 12  # of a function of many columns that are told with their intervals
 
 
 class Part(NamedTuple):
@@ -73,9 +76,47 @@ def sure_rows(model: TableModel) -> list[list[str]]:
     """What is believed of each parameter, where parameters were averaged over."""
     if not isinstance(model.fitted, FittedMixture):
         return []
-    number = lambda value: f"{value:.4g}"
-    rows = [[row.name, *map(number, (row.low, row.median, row.high))] for row in model.fitted.parameters()]
-    return [["parameter", "5 %", "50 %", "95 %"], *rows]
+    rows = [named_belief(row, model) for row in model.fitted.parameters()]
+    lengths = sorted((row for row in rows if row.relative), key=lambda row: row.relative)[:MOST_LENGTHS]
+    written = lambda row: [row.name, *(f"{value:.4g}" for value in row.values)]
+    return [["parameter", "5 %", "50 %", "95 %"], *(written(row) for row in rows if not row.relative or row in lengths)]
+
+
+class Belief(NamedTuple):
+    """What is believed of a parameter in the units of the table; of a length along a column, how many spreads of it that is."""
+
+    name: str
+    values: tuple[float, float, float]
+    relative: float = 0.0
+
+
+def named_belief(row: Any, model: TableModel) -> Belief:
+    """A parameter by a name in words, spreads as standard deviations, lengths in the units of their column."""
+    path, values = row.name, np.array([row.low, row.median, row.high])
+    terms = {f"kernel.terms[{term.place}].": term for term in found_terms(model)}
+    term = next((found for start, found in terms.items() if path.startswith(start)), None)
+    whose = "" if term is None else f"{describe(term.kernel, model, term).name}: "
+    kernel = model.fitted.kernel if term is None else term.kernel
+    field = path.rsplit(".", 1)[-1]
+    name, _, index = field.removesuffix("]").partition("[")
+    if path.startswith("likelihood.noise"):
+        return Belief("noise (standard deviation)", tuple(np.sqrt(values)))
+    if path == "mean.value":
+        return Belief("mean", tuple(values))
+    if name == "variance" and not isinstance(kernel, (Spline, Wiener)):
+        return Belief(f"{whose}size (standard deviation)", tuple(np.sqrt(values)))
+    if name == "lengthscale" and isinstance(kernel, (Radial, On)):
+        dims = kernel.dims if isinstance(kernel, On) else tuple(range(len(model.scale)))
+        if index:
+            d = dims[int(index)]
+            return Belief(f"{whose}length along {model.layout.names[d]}", tuple(values * model.scale[d]), float(row.median))
+        if len(dims) == 1 or model.shape == "places":
+            unit = f" ({_unit(model)})" if len(model.scale) == 1 and _unit(model) else ""
+            d = dims[0] if len(dims) == 1 else on_map(model.layout.names).north  # type: ignore[union-attr]
+            return Belief(f"{whose}length over which it changes{unit}", tuple(values * model.scale[d]))
+    if name in ("lengthscale", "lifetime", "period") and len(model.scale) == 1 and _unit(model):
+        return Belief(f"{whose}{name} ({_unit(model)})", tuple(values))
+    return Belief(f"{whose}{field.replace('_', ' ')}" if term or "." in path else path, tuple(values))
 
 
 def about_sureness(model: TableModel) -> str:
@@ -85,12 +126,15 @@ def about_sureness(model: TableModel) -> str:
     count, held = len(model.fitted.weights), model.evaluation.with_best.get("in 95 % interval")
     said = (
         f"{count} draws of the parameters that the rows leave possible are averaged over, each as likely as its weight says. "
-        "The table has the interval of each parameter, in the units in which the model sees the data."
+        "The table has the interval of each parameter."
     )
+    if sum("lengthscale[" in row.name for row in model.fitted.parameters()) > MOST_LENGTHS:
+        said += f" Of the columns it has the {MOST_LENGTHS} over which the function changes most."
     if held is None:
         return said
-    now = model.evaluation.scores["this model"]["in 95 % interval"]
-    return f"{said} Of the rows held out the 95 % intervals held {now:.0%}; with the best parameters alone {held:.0%}."
+    part = lambda inside: shown(inside, "in 95 % interval")
+    now = part(model.evaluation.scores["this model"]["in 95 % interval"])
+    return f"{said} Of the rows held out the 95 % intervals held {now}; with the best parameters alone {part(held)}."
 
 
 def _idle(model: TableModel) -> list[Part]:
@@ -103,6 +147,8 @@ def without_effect(model: TableModel, most: int = 30) -> str:
     effects = effects_of(model)
     off = [effect.name for effect in effects if effect.off]
     unsure = [effect.name for effect in effects if not effect.off and not effect.firm]
+    if len(off) + len(unsure) == len(effects) > 1:
+        return "the effect of no single column is told apart from nothing"
     said = [f"no effect was found of {few(off, most)}"] if off else []
     said += [f"not told apart from nothing: {few(unsure, most)}"] if unsure else []
     return "; ".join(said)
@@ -167,7 +213,8 @@ def _(term: Radial, model: TableModel, found: Found) -> Part:
         name = "trend" if length > LONG * span else "short-lived part" if length < SHORT * span else "smooth part"
         return Part(name, f"{moves}; it changes within about {_in_unit(length, model)}")
     if len(lengths) == 1:
-        return Part("function of all columns", f"{moves}; it changes over a distance of about {lengths[0]:.3g}")
+        name = "function of the place" if model.shape == "places" else "function of all columns"
+        return Part(name, f"{moves}; it changes over a distance of about {_distance(float(lengths[0]), model)}")
     order = np.argsort(lengths / model.scale)
     named = ", ".join(f"{model.layout.names[d]} {lengths[d]:.3g}" for d in order[:8])
     return Part("function of all columns", f"{moves}; it changes over (the most relevant column first) {named}")
@@ -175,8 +222,18 @@ def _(term: Radial, model: TableModel, found: Found) -> Part:
 
 @describe.register
 def _(term: On, model: TableModel, found: Found) -> Part:
-    names = ", ".join(model.layout.names[d] for d in term.dims)
-    return Part(f"function of {names}", f"{_moves(found, model)}; {term.kernel!r}")
+    moves, places = _moves(found, model), on_map(model.layout.names) if model.shape == "places" else None
+    inner: Any = term.kernel
+    if places is not None and term.dims == places[:2] and isinstance(inner, Radial) and np.size(inner.lengthscale) == 1:
+        far = _distance(float(np.ravel(inner.lengthscale)[0]), model)
+        return Part("function of the place", f"{moves}; it changes over a distance of about {far}")
+    names = [model.layout.names[d] for d in term.dims]
+    said = "function of the other columns" if places is not None and len(names) > 1 else f"function of {', '.join(names)}"
+    if not isinstance(inner, Radial) or np.asarray(inner.lengthscale).dtype == object:
+        return Part(said, f"{moves}; {inner!r}")
+    lengths = np.broadcast_to(np.ravel(np.asarray(inner.lengthscale)), len(names))
+    over = ", ".join(f"{names[i]} {lengths[i] * model.scale[term.dims[i]]:.3g}" for i in np.argsort(lengths)[:8])
+    return Part(said, f"{moves}; it changes over (the most relevant column first) {over}")
 
 
 @describe.register
@@ -186,7 +243,7 @@ def _(term: Product, model: TableModel, found: Found) -> Part:
     if periodic is not None and len(lasting) == len(term.factors) - 1:
         keeps = f", and keeps its shape {_for(float(lasting[0]), model)}" if lasting else ""
         swing = _size(found.size, model)
-        return Part(f"season of {_in_unit(float(periodic.period), model)}", f"swings by {swing}{keeps}")
+        return Part(f"season of {_period(float(periodic.period), model)}", f"swings by {swing}{keeps}")
     axes: list[Any] = [factor for factor in term.factors if isinstance(factor, On) and isinstance(factor.kernel, Radial)]
     if len(axes) == len(term.factors):
         over = ", ".join(f"{float(axis.kernel.lengthscale):.3g} along {model.layout.names[axis.dims[0]]}" for axis in axes)
@@ -197,7 +254,7 @@ def _(term: Product, model: TableModel, found: Found) -> Part:
 @describe.register
 def _(term: DampedOscillator, model: TableModel, found: Found) -> Part:
     keeps = f"keeps its phase {_for(float(term.lifetime), model)}"
-    return Part(f"wave of {_in_unit(float(term.period), model)}", f"swings by {_size(found.size, model)}, and {keeps}")
+    return Part(f"wave of {_period(float(term.period), model)}", f"swings by {_size(found.size, model)}, and {keeps}")
 
 
 @describe.register
@@ -208,6 +265,15 @@ def _(term: Constant, model: TableModel, found: Found) -> Part:
 @describe.register
 def _(term: Linear, model: TableModel, found: Found) -> Part:
     return Part("straight line", f"{_moves(found, model)}; {term!r}")
+
+
+def _distance(length: float, model: TableModel) -> str:
+    """A length as the model sees it, in kilometres where places are in degrees."""
+    places = on_map(model.layout.names) if model.shape == "places" else None
+    if places is None:
+        return f"{length:.3g}"
+    own = length * float(model.scale[places.north])
+    return f"{KILOMETRES * own:.3g} km" if places.degrees else f"{own:.3g} (in the units of {model.layout.names[places.east]})"
 
 
 def _for(length: float, model: TableModel) -> str:
@@ -241,6 +307,16 @@ def _in_unit(length: float, model: TableModel) -> str:
     fits = next((name for name in smaller if length * SECONDS[unit] >= 0.1 * SECONDS[name]), smaller[-1])
     number = f"{length * SECONDS[unit] / SECONDS[fits]:.4g}"
     return f"{number} {fits.removesuffix('s') if number == '1' else fits}"
+
+
+def _period(length: float, model: TableModel) -> str:
+    """How long a season is, to the digits that the data tell: a tenth of a cycle over the whole series; or by the calendar."""
+    error, unit = 0.1 * length**2 / _span(model), _unit(model)
+    for name, calendar in CALENDAR.items() if unit else ():
+        if abs(length - calendar / SECONDS[unit]) <= error:
+            return name
+    decimals = max(-math.floor(math.log10(max(error, 1e-9 * length))), 0)
+    return _in_unit(round(length, decimals), model)
 
 
 def _span(model: TableModel) -> float:
