@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -29,6 +29,18 @@ class Result:
         from .files import save
 
         save(self, path)
+
+    @classmethod
+    def load(cls, path: Any) -> Self:
+        """What `save` of this class has written; `structgp.load` reads whatever a file holds."""
+        from .files import load
+
+        found = load(path)
+        if not isinstance(found, cls):
+            raise ValueError(
+                f"{path} holds a {type(found).__name__}, not a {cls.__name__}: structgp.load reads it as what it is"
+            )
+        return found
 
 
 @runtime_checkable

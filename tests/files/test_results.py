@@ -115,6 +115,14 @@ def test_a_detector_comes_back_and_goes_on(hypotheses, tmp_path):
         assert again.update(1.0).log_evidence == model.update(1.0).log_evidence
 
 
+def test_a_class_loads_its_own(tmp_path):
+    model, path = sg.GPRegressor(learn=False).fit(X, Y), tmp_path / "model.structgp"
+    model.save(path)
+    same(sg.GPRegressor.load(path).predict(X), model.predict(X))
+    with pytest.raises(ValueError, match="holds a GPRegressor, not a GPClassifier: structgp.load reads it as what it is"):
+        sg.GPClassifier.load(path)
+
+
 def test_an_estimator_that_holds_code_says_so(tmp_path):
     model = sg.GPRegressor(mean=lambda x: x[0], learn=False).fit(X, Y)
     with pytest.raises(TypeError, match=r"estimator\.mean is the function <lambda>, which cannot be saved.*joblib\.dump"):

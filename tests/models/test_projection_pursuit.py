@@ -108,6 +108,13 @@ def test_refusals():
         fitted().predict(np.zeros((3, 2)))
 
 
+@pytest.mark.parametrize("level", [0.0, 0.1, 1e5])
+def test_a_constant_is_a_constant(level):
+    found = ProjectionPursuitGP().fit(X[:30], np.full(30, level)).predict(X[:2])
+    np.testing.assert_allclose(found.mean, level, rtol=1e-12, atol=1e-12)
+    assert (found.sd < 1e-5).all()
+
+
 def test_the_search_goes_on_while_there_may_be_too_few():
     """Two larger numbers in vain end it, but not where all are few: some functions show only to several projections at once."""
     family = Family(lambda functions: functions, lambda model: model, SineEvidence, schwarz, model(1))

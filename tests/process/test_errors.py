@@ -365,5 +365,8 @@ def test_what_is_masked_may_be_inferred():
 
 def test_a_covariance_keeps_its_precision():
     K = sg.covariance(sg.Matern52(), X, X)
+    np.testing.assert_array_equal(
+        sg.covariance(sg.Matern52(), X[:, 0], X[:, 0]), sg.covariance(sg.Matern52(), X[:, :1], X[:, :1])
+    )
     assert K.dtype == np.float64
     assert abs(float(K[0, 1]) - float(sg.Matern52()(X[0], X[1]))) < 1e-15

@@ -155,7 +155,7 @@ def test_few_rows_for_many_columns_are_not_taken_for_exact():
     X = rng.standard_normal((250, 30))
     y = 1.5 * X[:, 0] + np.sin(2 * X[:, 3]) + 0.8 * X[:, 7] + 0.5 * rng.standard_normal(250)
     problem = Problem(X[:50], y[:50], "regression", "table", (), 0)
-    one = next(c for c in candidates_for(problem, None, "auto", 1e6) if c.name == "all columns together (ARD)")
+    one = next(c for c in candidates_for(problem, None, "auto", 1e6) if c.name == "one function of all columns")
     fitted = one.fit(X[:50], y[:50], None, NEVER)
     lower, upper = fitted.predict(X[50:]).interval(0.95)
     assert np.mean((lower <= y[50:]) & (y[50:] <= upper)) > 0.85
@@ -253,7 +253,7 @@ def test_tables_have_a_candidate_for_outliers():
     y = np.sin(X[:, 0] * X[:, 1]) + 0.05 * rng.standard_normal(80) + 5.0 * (np.arange(80) % 16 == 3)
     ready = prepare(pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "v": y}), "v", structure="dense")
     fitted, trials, *_ = compare(ready.problem, ready.candidates, NEVER)
-    assert [trial.name for trial in trials if trial.chosen] == ["all columns together (ARD), noise with outliers"]
+    assert [trial.name for trial in trials if trial.chosen] == ["one function of all columns, noise with outliers"]
     assert isinstance(fitted.likelihood, sg.StudentT)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .._types import double_precision
@@ -64,7 +65,14 @@ def _covariance(kernel: Kernel, X: Points, Z: Others) -> Covariance:
     return jax.vmap(lambda x: jax.vmap(lambda z: kernel.between(x, z))(Z))(X)
 
 
-covariance: Any = double_precision(_covariance)  # also a caller's own arrays keep their precision
+@functools.wraps(_covariance)
+def _of_rows(kernel: Kernel, X: Any, Z: Any) -> Covariance:
+    """The same where places on a line come without their axis of columns."""
+    X, Z = (places[:, None] if np.ndim(places) == 1 else places for places in (X, Z))
+    return _covariance(kernel, X, Z)
+
+
+covariance: Any = double_precision(_of_rows)  # also a caller's own arrays keep their precision
 
 
 @covariance.register

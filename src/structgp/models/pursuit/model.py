@@ -38,6 +38,7 @@ from .search import Family, Rung, Search, schwarz
 from .sine_model import Rows, SineEvidence, SineMap, SineModel, TurningMap, pieces
 
 SOME_ROWS = 4000  # that tell how far projections reach
+CONSTANT = 1e-6  # no target is larger, in its own units, where it never changes
 RUNGS = (1, 2, 4, 6, 10, 20, 40, 80)  # numbers of projections that are tried
 
 
@@ -57,7 +58,9 @@ class Units:
         sd = X.std(axis=0)
         kept = sd > 1e-12 * np.maximum(np.abs(X).max(axis=0), 1e-300)
         kept = kept if kept.any() else np.arange(X.shape[1]) == 0
-        return cls(X.mean(axis=0), np.where(kept, np.where(sd > 0, sd, 1.0), 1.0), kept, float(y.mean()), float(y.std()) or 1.0)
+        spread = float(y.std())
+        y_scale = spread if spread > 1e-12 * float(np.abs(y).max()) else 1.0
+        return cls(X.mean(axis=0), np.where(kept, np.where(sd > 0, sd, 1.0), 1.0), kept, float(y.mean()), y_scale)
 
     def inputs(self, X: np.ndarray) -> np.ndarray:
         """Rows in these units."""
@@ -200,12 +203,22 @@ class ProjectionPursuitGP:
     def _search(
         self, Z: np.ndarray, z: np.ndarray, rng: np.random.Generator, evaluations: int, progress: bool | None
     ) -> tuple[SineModel, Learning, tuple[Rung, ...]]:
-        start = SineModel([[1.0]], [1.0], [1.0], 0.1, 0.2, states=round(self.nu + 0.5))
+        states = round(self.nu + 0.5)
+        if np.abs(z).max() < CONSTANT:
+            return _of_a_constant(self.projections or 1, Z.shape[1], states)
+        start = SineModel([[1.0]], [1.0], [1.0], 0.1, 0.2, states=states)
         ending = functools.partial(work_at_the_end, Z)
         family = Family(lambda functions: functions, lambda model: model, SineEvidence, schwarz, start, ending)
         rungs = (self.projections,) if self.projections else tuple(m for m in RUNGS if m <= self.most)
         model, learning, table = Search(family, (Z, z), rungs, self.sines, rng, self.seconds, evaluations, progress).run()
         return model, dataclasses.replace(learning, method="sines"), table
+
+
+def _of_a_constant(M: int, D: int, states: int) -> tuple[SineModel, Learning, tuple[Rung, ...]]:
+    """Functions and noise next to nothing: of a target that never changes, less of them would always be more probable."""
+    little = CONSTANT**2
+    model = SineModel(np.eye(D)[np.arange(M) % D], np.ones(M), np.full(M, little), little, little, states=states)
+    return model, Learning(0.0, 0.0, 0, 0.0, True, "nothing to learn", 0, 0.0, ()), ()
 
 
 def work_at_the_end(Z: np.ndarray, like: SineModel, M: int) -> float:

@@ -139,8 +139,8 @@ def table_kernels(problem: Problem) -> dict[str, Kernel]:
     N, D = problem.X.shape
     scales: Any = np.full(D, np.sqrt(D))
     if problem.task == "classification":
-        return {"all columns together (ARD)": SquaredExponential(learned(scales, prior=Alike()), 4.0) + Constant()}
-    return {"all columns together (ARD)": Matern52(learned(scales, prior=Alike()) if N < FEW_PER_COLUMN * D else scales)}
+        return {"one function of all columns": SquaredExponential(learned(scales, prior=Alike()), 4.0) + Constant()}
+    return {"one function of all columns": Matern52(learned(scales, prior=Alike()) if N < FEW_PER_COLUMN * D else scales)}
 
 
 def place_kernels(problem: Problem) -> dict[str, Kernel]:

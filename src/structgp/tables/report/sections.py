@@ -17,6 +17,7 @@ from .words import describe, shown, without_effect
 PLACES = 800  # at which a curve is drawn
 OF_A_PERIOD = 200  # at which a season is drawn
 MESH = 40  # places along each side of a map
+AROUND = 1.5  # times the distance of rows that are spread evenly, around a row, that a map shows
 MOST_COLUMNS = 12  # effects of columns that are drawn, the largest first
 PERIODS = 2  # a season that came again so often is drawn over one period
 LINES = ("series", "curve")  # shapes with one input
@@ -116,7 +117,8 @@ def _maps(model: TableModel) -> list[Figure]:
     what = f"probability of {model.classes[1]}" if labels else model.target
     at = lambda values, which: np.asarray(values) * model.scale[columns[which]] + model.center[columns[which]]
     others = "" if len(model.center) == 2 else ", the other columns at their mean"
-    image = Trace("image", at(east, 0), at(north, 1), values=np.asarray(values).reshape(MESH, MESH))
+    shown = np.where(_near(rows[:, columns[:2]], known), values, np.nan)
+    image = Trace("image", at(east, 0), at(north, 1), values=shown.reshape(MESH, MESH))
     names = [model.layout.names[d] for d in columns[:2]]
     stretch = columns.stretch(model.center[columns.north])
     dots = Trace("points", at(known[:, 0], 0), at(known[:, 1], 1))
@@ -126,6 +128,16 @@ def _maps(model: TableModel) -> list[Figure]:
     rest = np.asarray(seen.y) - np.asarray(seen.mean)
     dots = Trace("places", at(seen.east, 0), at(seen.north, 1), values=rest)
     return [*found, Figure("Map of residuals at places held out", names[0], names[1], (dots,), stretch=stretch)]
+
+
+def _near(places: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Which places are among the rows: no farther from one than rows are apart, were they spread evenly over the map."""
+    from scipy.spatial import cKDTree
+
+    if not len(known):
+        return np.ones(len(places), bool)
+    apart = np.sqrt(np.prod(np.ptp(known, axis=0)) / len(known))
+    return cKDTree(known).query(places)[0] <= AROUND * apart
 
 
 def component_figures(model: TableModel) -> list[Figure]:

@@ -95,7 +95,8 @@ def named_belief(row: Any, model: TableModel) -> Belief:
     path, values = row.name, np.array([row.low, row.median, row.high])
     terms = {f"kernel.terms[{term.place}].": term for term in found_terms(model)}
     term = next((found for start, found in terms.items() if path.startswith(start)), None)
-    whose = "" if term is None else f"{describe(term.kernel, model, term).name}: "
+    several = sum(not isinstance(found.kernel, Constant) for found in terms.values()) > 1
+    whose = "" if term is None or not several else f"{describe(term.kernel, model, term).name}: "
     kernel = model.fitted.kernel if term is None else term.kernel
     field = path.rsplit(".", 1)[-1]
     name, _, index = field.removesuffix("]").partition("[")
@@ -103,6 +104,8 @@ def named_belief(row: Any, model: TableModel) -> Belief:
         return Belief("noise (standard deviation)", tuple(np.sqrt(values)))
     if path == "mean.value":
         return Belief("mean", tuple(values))
+    if isinstance(kernel, Constant):
+        return Belief("level (standard deviation before the data)", tuple(np.sqrt(values)))
     if name == "variance" and not isinstance(kernel, (Spline, Wiener)):
         return Belief(f"{whose}size (standard deviation)", tuple(np.sqrt(values)))
     if name == "lengthscale" and isinstance(kernel, (Radial, On)):
