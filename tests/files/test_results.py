@@ -119,7 +119,7 @@ def test_a_class_loads_its_own(tmp_path):
     model, path = sg.GPRegressor(learn=False).fit(X, Y), tmp_path / "model.structgp"
     model.save(path)
     same(sg.GPRegressor.load(path).predict(X), model.predict(X))
-    with pytest.raises(ValueError, match="holds a GPRegressor, not a GPClassifier: structgp.load reads it as what it is"):
+    with pytest.raises(ValueError, match=r"holds a GPRegressor, not a GPClassifier: structgp\.load reads it"):
         sg.GPClassifier.load(path)
 
 

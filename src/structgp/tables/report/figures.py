@@ -46,7 +46,7 @@ class Figure:
 
     def plotly(self) -> dict[str, Any]:
         """Data and layout for Plotly."""
-        places = numbers if self.written is None else lambda x: [self.written(float(one)) for one in x]  # type: ignore[misc]
+        places = numbers if self.written is None else lambda x: [self.written(float(one)) for one in x]
         data = [entry for trace in self.traces for entry in _plotly(_thinned(trace), places)]
         axis: Callable[[str], dict[str, Any]] = lambda title: {"title": {"text": title}, "zeroline": False}
         across = axis(self.x_title) | ({"type": "category"} if any(trace.labels for trace in self.traces) else {})

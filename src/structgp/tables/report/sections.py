@@ -107,7 +107,7 @@ def _maps(model: TableModel) -> list[Figure]:
         return []
     given = getattr(model.fitted, "inputs", None)
     known = np.asarray(given.points)[:, columns[:2]] if given is not None else np.array([seen.east, seen.north]).T
-    ends = [(part.min(), part.max()) if len(part) else (-REACH, REACH) for part in known.T]
+    ends = [(float(part.min()), float(part.max())) if len(part) else (-REACH, REACH) for part in known.T]
     east, north = (np.linspace(*pair, MESH) for pair in ends)
     rows = np.zeros((MESH**2, len(model.center)))
     rows[:, columns.east], rows[:, columns.north] = np.tile(east, MESH), np.repeat(north, MESH)
