@@ -10,6 +10,7 @@ import pytest
 import structgp as sg
 from structgp.learn.clock import Deadline
 from structgp.models.one_against_rest import OneAgainstRest
+from structgp.process.mixture import ParameterBelief
 from structgp.tables.model import LEVELS, Evaluation, TableModel, Trial
 from structgp.tables.reading import Column, Layout
 from structgp.tables.report import render, write_report
@@ -17,7 +18,16 @@ from structgp.tables.report.effects import effects_of
 from structgp.tables.report.figures import Figure, Trace, round_places
 from structgp.tables.report.sections import about_components, component_figures, confusion_rows, error_figures, fit_figures
 from structgp.tables.report.terms import Found, found_terms
-from structgp.tables.report.words import alarms, describe, forecast_rows, headline, parameters_of, parts_of
+from structgp.tables.report.words import (
+    alarms,
+    describe,
+    forecast_rows,
+    headline,
+    named_belief,
+    parameters_of,
+    parts_of,
+    period_in_words,
+)
 
 N = 20
 RNG = np.random.default_rng(0)
@@ -103,7 +113,12 @@ def test_the_curve_is_that_of_the_model(series):
     assert (band.y < line.y).all()
     assert (line.y < band.upper).all()
     parts = component_figures(series)
-    np.testing.assert_allclose(sum(part.traces[1].y for part in parts), line.y, atol=1e-8)
+    assert [part.title for part in parts] == ["Smooth part", "Another smooth part"]
+    places = parts[0].traces[1].x
+    rest = series.fitted.predict(places).mean - sum(part.traces[1].y for part in parts)
+    np.testing.assert_allclose(rest, rest[0], atol=1e-8)  # each is drawn around its own mean, without the level
+    seen = parts[0].traces[1].y[places <= 5.0]
+    assert seen.mean() == pytest.approx(0.0, abs=1e-9)
 
 
 def test_grids_are_shown_as_pictures():
@@ -133,8 +148,9 @@ def test_places_are_shown_on_maps():
     image = mean.traces[0]
     ends = [10 + 3 * X[:, 1].min(), 10 + 3 * X[:, 1].max(), 60 + 2 * X[:, 0].min(), 60 + 2 * X[:, 0].max()]
     assert [image.x[0], image.x[-1], image.y[0], image.y[-1]] == pytest.approx(ends)
-    corner = fitted.predict([[X[:, 0].min(), X[:, 1].max(), 0.0]]).mean[0]
-    assert image.values[0, -1] == pytest.approx(corner)
+    assert np.isnan(image.values[0, -1])  # nothing is said of a corner where no row is
+    middle = fitted.predict([[(image.y[20] - 60) / 2, (image.x[20] - 10) / 3, 0.0]]).mean[0]
+    assert image.values[20, 20] == pytest.approx(middle)
     np.testing.assert_allclose(mean.traces[1].x, 10 + 3 * X[:, 1])
     axis = residuals.plotly()["layout"]["yaxis"]
     assert axis["scaleanchor"] == "x"
@@ -419,3 +435,51 @@ def test_writing_leaves_nothing_half_done(series, tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist: make it first"):
         write_report(series, tmp_path / "no" / "report.html")
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_parameters_are_told_in_words(seasonal):
+    """By the part they belong to, as standard deviations, and lengths in the units of their column."""
+    row = lambda name: ParameterBelief(name, 0.0, 0.0, 1.0, 4.0, 9.0)
+    told = lambda name, model: (lambda found: (found.name, tuple(map(float, found.values))))(named_belief(row(name), model))
+    assert told("kernel.terms[0].lengthscale", seasonal) == ("trend: length over which it changes (days)", (1, 4, 9))
+    assert told("kernel.terms[0].variance", seasonal) == ("trend: size (standard deviation)", (1, 2, 3))
+    assert told("kernel.terms[1].factors[0].period", seasonal) == ("season of 1.3 days: period (days)", (1, 4, 9))
+    assert told("kernel.terms[1].factors[0].lengthscale", seasonal)[0] == "season of 1.3 days: smoothness of its shape"
+    assert told("kernel.terms[1].factors[1].lengthscale", seasonal)[0] == "season of 1.3 days: keeps its shape for (days)"
+    assert told("likelihood.noise", seasonal) == ("noise (standard deviation)", (1, 2, 3))
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    kernel = sg.Matern52().on(1, 0) + sg.Matern52(2.0).on(2)
+    fitted = sg.GP(kernel, sg.Gaussian(0.1), sg.ConstantMean()).condition(X, X[:, 0])
+    layout = Layout(tuple(Column(name, "number") for name in ("lat", "lon", "height")))
+    scale = np.array([0.5, 1.0, 100.0])
+    places = TableModel(fitted, layout, "regression", "rain", np.zeros(3), scale, 20, "places")
+    assert told("kernel.terms[0].kernel.lengthscale", places) == (
+        "function of the place: length over which it changes",
+        (0.5, 2.0, 4.5),
+    )
+    assert told("kernel.terms[1].kernel.lengthscale", places)[1] == (100.0, 400.0, 900.0)
+    assert told("mean.value", places) == ("mean", (1, 4, 9))
+    first, second, *_ = parts_of(places)
+    assert first.learned.endswith("it changes over a distance of about 55.6 km")
+    assert second.learned.endswith("it changes over (the most relevant column first) height 200")
+    plain = dataclasses.replace(
+        places, fitted=sg.GP(sg.Matern52(np.ones(3)), sg.Gaussian(0.1)).condition(X, X[:, 0]), shape="table"
+    )
+    assert told("kernel.lengthscale[2]", plain) == ("length along height", (100.0, 400.0, 900.0))
+
+
+@pytest.mark.parametrize(
+    ("period", "span", "unit", "said"),
+    [
+        (0.9996, 45.0, "years", "a year"),
+        (7.01, 400.0, "days", "a week"),
+        (0.9996, 45.0, "", "1 (t)"),
+        (1.3, 5.0, "days", "1.3 days"),
+    ],
+)
+def test_periods_are_told_as_far_as_they_are_known(series, period, span, unit, said):
+    t = np.linspace(0.0, span, 8)
+    fitted = sg.GP(sg.Matern32(), sg.Gaussian(0.01)).condition(t, np.sin(t))
+    column = Column("t", "date" if unit else "number", unit=unit)
+    model = dataclasses.replace(series, fitted=fitted, layout=Layout((column,)))
+    assert period_in_words(period, model) == said

@@ -12,10 +12,10 @@ from ..model import LEVELS, TABLES, TableModel, on_map
 from .effects import REACH, Effect, centred, effects_of
 from .figures import Figure, Trace
 from .terms import Found, found_terms
-from .words import describe, shown, without_effect
+from .words import SHORT, part_names, shown, without_effect
 
 PLACES = 800  # at which a curve is drawn
-OF_A_PERIOD = 200  # at which a season is drawn
+FEWER = 200  # at which a season and a smooth part are drawn
 MESH = 40  # places along each side of a map
 AROUND = 1.5  # times the distance of rows that are spread evenly, around a row, that a map shows
 MOST_COLUMNS = 12  # effects of columns that are drawn, the largest first
@@ -155,16 +155,22 @@ def component_figures(model: TableModel) -> list[Figure]:
 
 
 def _term(model: TableModel, term: Found) -> Figure:
-    """A term along the data and a little beyond; of a season its last period, around its own mean."""
+    """A term along the data and a little beyond; of a season its last period. What has a level of its own, beside a mean or
+    other terms, is drawn around its mean."""
     t, _, places = _places(model)
-    name = describe(term.kernel, model, term).name
+    name = part_names(model)[term.place]
     title = name[:1].upper() + name[1:]
-    if term.period is not None and term.period < np.ptp(t) / PERIODS:
-        places, title = np.linspace(t.max() - term.period, t.max(), OF_A_PERIOD), f"{title}: its last period"
-        mean, sd = centred(model.fitted, places, np.full(OF_A_PERIOD, 1 / OF_A_PERIOD), term.place)
-        return _band(title, places, mean, sd, _axis_name(model), _written(model))
-    part = model.fitted.predict(places, part=term.place)
-    return _band(title, places, part.mean, part.sd, _axis_name(model), _written(model))
+    season = term.period is not None and term.period < np.ptp(t) / PERIODS
+    if season:
+        places, title = np.linspace(t.max() - term.period, t.max(), FEWER), f"{title}: its last period"
+    if season or term.slow > SHORT * np.ptp(t):
+        places = places if season else np.linspace(places[0], places[-1], FEWER)
+        weight = (places <= t.max()) / np.sum(places <= t.max())
+        mean, sd = centred(model.fitted, places, weight, term.place)
+    else:
+        part = model.fitted.predict(places, part=term.place)
+        mean, sd = part.mean, part.sd
+    return _band(title, places, mean, sd, _axis_name(model), _written(model))
 
 
 def _projections(model: TableModel) -> list[Figure]:
@@ -206,7 +212,7 @@ def about_components(model: TableModel) -> str:
             return f"The probability of the class that a column moves most, while the others stay at their mean.{none}"
         return f"The effect of each column{behind}{others}; the largest first.{none}"
     if model.shape in LINES and len(found_terms(model)) > 1:
-        return "Seasons are drawn around their own mean. The bands hold what the data cannot tell apart."
+        return "Seasons and smooth parts are drawn around their own mean. The bands hold what the data cannot tell apart."
     return ""
 
 

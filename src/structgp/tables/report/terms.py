@@ -11,6 +11,7 @@ from ...inputs.layouts import Grid
 from ...kernels.algebra import Kernel, Product
 from ...kernels.nonstationary import Constant
 from ...kernels.oscillating import DampedOscillator, Periodic
+from ...kernels.stationary import Radial
 from ...likelihoods.base import Likelihood
 from ...likelihoods.gaussian import Gaussian
 from ...likelihoods.robust import StudentT
@@ -36,6 +37,12 @@ class Found(NamedTuple):
         """After how much time it comes again, for a season."""
         factors = self.kernel.factors if isinstance(self.kernel, Product) else (self.kernel,)
         return next((float(factor.period) for factor in factors if isinstance(factor, (Periodic, DampedOscillator))), None)
+
+    @property
+    def slow(self) -> float:
+        """Over what length a function of one column changes that has a level of its own; 0 for others."""
+        alone = isinstance(self.kernel, Radial) and np.asarray(self.kernel.lengthscale).dtype != object
+        return float(np.ravel(self.kernel.lengthscale)[0]) if alone else 0.0  # type: ignore[attr-defined]
 
 
 @functools.lru_cache(maxsize=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -58,7 +59,10 @@ def parts_of(model: TableModel) -> list[Part]:
 
 def _terms(model: TableModel) -> list[Part]:
     """What the terms of a kernel do over the data, and the names of those that do next to nothing."""
-    described = [(describe(term.kernel, model, term), term.negligible) for term in found_terms(model)]
+    names = part_names(model)
+    described = [
+        (describe(term.kernel, model, term)._replace(name=names[term.place]), term.negligible) for term in found_terms(model)
+    ]
     little = ", ".join(part.name for part, negligible in described if negligible)
     others = [Part("left out", f"{little}: less than 2 % of the largest part, and less than the noise")] if little else []
     return [part for part, negligible in described if not negligible] + others
@@ -78,7 +82,7 @@ def sure_rows(model: TableModel) -> list[list[str]]:
         return []
     rows = [named_belief(row, model) for row in model.fitted.parameters()]
     lengths = sorted((row for row in rows if row.relative), key=lambda row: row.relative)[:MOST_LENGTHS]
-    written = lambda row: [row.name, *(f"{value:.4g}" for value in row.values)]
+    written = lambda row: [row.name, *map(round_number, row.values)]
     return [["parameter", "5 %", "50 %", "95 %"], *(written(row) for row in rows if not row.relative or row in lengths)]
 
 
@@ -92,34 +96,61 @@ class Belief(NamedTuple):
 
 def named_belief(row: Any, model: TableModel) -> Belief:
     """A parameter by a name in words, spreads as standard deviations, lengths in the units of their column."""
-    path, values = row.name, np.array([row.low, row.median, row.high])
-    terms = {f"kernel.terms[{term.place}].": term for term in found_terms(model)}
-    term = next((found for start, found in terms.items() if path.startswith(start)), None)
-    several = sum(not isinstance(found.kernel, Constant) for found in terms.values()) > 1
-    whose = "" if term is None or not several else f"{describe(term.kernel, model, term).name}: "
-    kernel = model.fitted.kernel if term is None else term.kernel
-    field = path.rsplit(".", 1)[-1]
+    values = np.array([row.low, row.median, row.high])
+    *way, field = row.name.split(".")
+    owner: Any = functools.reduce(_step, way, model.fitted.gp)
     name, _, index = field.removesuffix("]").partition("[")
-    if path.startswith("likelihood.noise"):
-        return Belief("noise (standard deviation)", tuple(np.sqrt(values)))
-    if path == "mean.value":
-        return Belief("mean", tuple(values))
-    if isinstance(kernel, Constant):
+    term = next((term for term in found_terms(model) if row.name.startswith(f"kernel.terms[{term.place}].")), None)
+    told = [other for other in found_terms(model) if not isinstance(other.kernel, Constant)]
+    whose = f"{part_names(model)[term.place]}: " if term is not None and len(told) > 1 else ""
+    time = f" ({_unit(model)})" if len(model.scale) == 1 and _unit(model) else ""
+    if isinstance(owner, Constant):
         return Belief("level (standard deviation before the data)", tuple(np.sqrt(values)))
-    if name == "variance" and not isinstance(kernel, (Spline, Wiener)):
-        return Belief(f"{whose}size (standard deviation)", tuple(np.sqrt(values)))
-    if name == "lengthscale" and isinstance(kernel, (Radial, On)):
-        dims = kernel.dims if isinstance(kernel, On) else tuple(range(len(model.scale)))
+    if name == "noise" or (name == "variance" and not isinstance(owner, (Spline, Wiener))):
+        return Belief(f"{whose}{'noise' if name == 'noise' else 'size'} (standard deviation)", tuple(np.sqrt(values)))
+    if name == "value" and way == ["mean"]:
+        return Belief("mean", tuple(values))
+    if name == "lengthscale" and isinstance(owner, Radial):
+        dims = next((node.dims for node in _nodes(way, model) if isinstance(node, On)), tuple(range(len(model.scale))))
         if index:
             d = dims[int(index)]
-            return Belief(f"{whose}length along {model.layout.names[d]}", tuple(values * model.scale[d]), float(row.median))
-        if len(dims) == 1 or model.shape == "places":
-            unit = f" ({_unit(model)})" if len(model.scale) == 1 and _unit(model) else ""
-            d = dims[0] if len(dims) == 1 else on_map(model.layout.names).north  # type: ignore[union-attr]
-            return Belief(f"{whose}length over which it changes{unit}", tuple(values * model.scale[d]))
-    if name in ("lengthscale", "lifetime", "period") and len(model.scale) == 1 and _unit(model):
-        return Belief(f"{whose}{name} ({_unit(model)})", tuple(values))
-    return Belief(f"{whose}{field.replace('_', ' ')}" if term or "." in path else path, tuple(values))
+            return Belief(f"length along {model.layout.names[d]}", tuple(values * model.scale[d]), float(row.median))
+        keeps = term is not None and term.period is not None
+        places = on_map(model.layout.names) if model.shape == "places" else None
+        unit = model.scale[dims[0]] if len(dims) == 1 else 1.0 if places is None else model.scale[places.north]
+        return Belief(
+            f"{whose}{'keeps its shape for' if keeps else 'length over which it changes'}{time}", tuple(values * unit)
+        )
+    if name == "lengthscale" and isinstance(owner, Periodic):
+        return Belief(f"{whose}smoothness of its shape", tuple(values))
+    called = {"lifetime": f"keeps its phase for{time}", "period": f"period{time}"}.get(name, field.replace("_", " "))
+    return Belief(f"{whose}{called}", tuple(values))
+
+
+def _step(node: Any, name: str) -> Any:
+    """What is found under a name such as terms[2]."""
+    field, _, index = name.removesuffix("]").partition("[")
+    found = getattr(node, field)
+    return found[int(index)] if index else found
+
+
+def _nodes(way: list[str], model: TableModel) -> list[Any]:
+    """All that is passed on the way to a parameter."""
+    return list(itertools.accumulate(way, _step, initial=model.fitted.gp))
+
+
+def part_names(model: TableModel) -> dict[int, str]:
+    """What the terms of a kernel are called, by their place; of two alike the later is another."""
+    names: dict[int, str] = {}
+    for term in found_terms(model):
+        name = describe(term.kernel, model, term).name
+        names[term.place] = f"another {name}" if name in names.values() else name
+    return names
+
+
+def round_number(value: float) -> str:
+    """Four digits, and no powers of ten where there are a few more before the point."""
+    return f"{value:.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
 def about_sureness(model: TableModel) -> str:
@@ -246,7 +277,7 @@ def _(term: Product, model: TableModel, found: Found) -> Part:
     if periodic is not None and len(lasting) == len(term.factors) - 1:
         keeps = f", and keeps its shape {_for(float(lasting[0]), model)}" if lasting else ""
         swing = _size(found.size, model)
-        return Part(f"season of {_period(float(periodic.period), model)}", f"swings by {swing}{keeps}")
+        return Part(f"season of {period_in_words(float(periodic.period), model)}", f"swings by {swing}{keeps}")
     axes: list[Any] = [factor for factor in term.factors if isinstance(factor, On) and isinstance(factor.kernel, Radial)]
     if len(axes) == len(term.factors):
         over = ", ".join(f"{float(axis.kernel.lengthscale):.3g} along {model.layout.names[axis.dims[0]]}" for axis in axes)
@@ -257,7 +288,7 @@ def _(term: Product, model: TableModel, found: Found) -> Part:
 @describe.register
 def _(term: DampedOscillator, model: TableModel, found: Found) -> Part:
     keeps = f"keeps its phase {_for(float(term.lifetime), model)}"
-    return Part(f"wave of {_period(float(term.period), model)}", f"swings by {_size(found.size, model)}, and {keeps}")
+    return Part(f"wave of {period_in_words(float(term.period), model)}", f"swings by {_size(found.size, model)}, and {keeps}")
 
 
 @describe.register
@@ -312,7 +343,7 @@ def _in_unit(length: float, model: TableModel) -> str:
     return f"{number} {fits.removesuffix('s') if number == '1' else fits}"
 
 
-def _period(length: float, model: TableModel) -> str:
+def period_in_words(length: float, model: TableModel) -> str:
     """How long a season is, to the digits that the data tell: a tenth of a cycle over the whole series; or by the calendar."""
     error, unit = 0.1 * length**2 / _span(model), _unit(model)
     for name, calendar in CALENDAR.items() if unit else ():
