@@ -18,6 +18,7 @@ _WHERE = {
     "learn.peak": ["Averaging", "Evidence"],
     "process.evidence": ["evidence"],
     "models.compare": ["compare"],
+    "models.identify": ["Identified", "identify"],
     "models.evidence_stream": ["EvidenceStream"],
     "process.stream": ["Stream"],
     "process.inducing_stream": ["InducingStream"],
@@ -130,6 +131,8 @@ _WHERE = {
     "decide.integrate": ["IntegralEstimate", "integrate"],
     "decide.rules": ["Adaptive", "Bounded", "NoGain", "SmallEI", "Target"],
     "tables.batches": ["ParquetBatches"],
+    "sklearn.outputs": ["MultiOutputGP"],
+    "models.outputs": ["FittedOutputs", "fit_outputs"],
     "sklearn.estimators": ["GPClassifier", "GPCountRegressor", "GPRegressor"],
     "sklearn.additive": [
         "AdditiveGPClassifier",

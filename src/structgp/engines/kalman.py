@@ -16,14 +16,22 @@ from jaxtyping import Array, Float, Int
 from ..inputs.layouts import Inputs, Times
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel, Sum
-from ..kernels.outputs import Lagged
-from ..linalg.filters import kalman, kalman_emission, kalman_marginals, kalman_parallel, kalman_regular, kalman_smooth
+from ..kernels.outputs import Lagged, outputs_of
+from ..linalg.filters import (
+    kalman,
+    kalman_emission,
+    kalman_marginals,
+    kalman_parallel,
+    kalman_regular,
+    kalman_smooth,
+    kalman_wide,
+)
 from ..linalg.markov import chains
 from ..posterior import Conditional, Model
 from ..sites import Marginals, Sites
 from ..structure.approximate import approximated, covariance_error
 from ..structure.base import No
-from ..structure.dense import covariance
+from ..structure.dense import covariance, variances
 from ..structure.derivatives import derivative_rows
 from ..structure.state_space import (
     Places,
@@ -329,6 +337,8 @@ class Kalman(Engine):
             w = jnp.broadcast_to(w, len(T))
         if chain.varies and self.parallel and not natural:
             return kalman_parallel.varying_evidence(chain, structure.t, w, T, structure.which)
+        if structure.which is not None and not natural:
+            return self._of_outputs(structure, w, T)
         if chain.varies:
             return kalman_emission.evidence(chain, structure.t, w, T, structure.which, natural=natural)
         if self.parallel:
@@ -339,6 +349,16 @@ class Kalman(Engine):
             gap = (structure.t[-1] - structure.t[0]) / (len(T) - 1)
             return kalman_regular.evidence(chain, gap, w[0] if alike else w, T, settle=self.settle, exact=self.exact)
         return kalman.evidence(chain, gaps, w, T, accurate=self.accurate)
+
+    def _of_outputs(self, structure: StateSpace, w: Array, T: Array) -> tuple[Array, Array]:
+        """The same of several outputs: a step for each row, or for each time where most are seen together."""
+        t, which = jnp.asarray(structure.t), jnp.asarray(structure.which)[:, None]
+        if structure.cells is None:
+            return kalman_wide.evidence(structure.chain, t, which, w[:, None], T[:, None], accurate=self.accurate)
+        cells = jnp.asarray(structure.cells)
+        t = jnp.append(t, t[-1])[jnp.min(cells, axis=1)]
+        w, T = jnp.append(w, 0.0)[cells], jnp.concatenate([T, jnp.zeros((1, T.shape[1]))])[cells]
+        return kalman_wide.evidence(structure.chain, t, None, w, T, accurate=self.accurate)
 
 
 def cost_of_chain(N: int, D: int) -> Cost:
@@ -374,6 +394,8 @@ def _choices_for_noise(
 ) -> dict[str, Any]:
     """The choices that follow from the noise, from what is missing and from the spacing."""
     seen = np.asarray(data.seen)
+    if inputs.which is not None:
+        return {"accurate": _quiet_output(model, inputs, float(np.min(data.noise)))}
     everything = bool(seen.all())
     own, known = noise_variance(model, inputs), np.asarray(data.noise)
     own, known = (own, known) if own.ndim == 0 else (np.zeros(()), own + known)  # an evaluation may be short
@@ -393,6 +415,15 @@ def _choices_for_noise(
     return choices | {"settle": settle, "exact": exact} if worth_it else choices
 
 
+def _quiet_output(model: Model, inputs: Times, known: float) -> bool:
+    """Whether an output is seen with so little noise, beside its own variance, that differences of covariances would cancel."""
+    outputs = outputs_of(model.kernel)
+    count = 1 if outputs is None else outputs.count
+    places = np.column_stack([np.full(count, float(inputs.t[0])), np.arange(count)])
+    noise = np.broadcast_to(np.asarray(model.likelihood.noise_at(places)), (count,)) + known
+    return bool(np.any(noise < LOW_NOISE * np.asarray(_prior_variances(model.kernel, places))))
+
+
 _kalman = functools.cache(Kalman)  # an evaluation makes one: that should not cost more than a short series
 
 
@@ -408,6 +439,11 @@ def _variance_at_start(kernel: Kernel, inputs: Times) -> float:
 @jax.jit
 def _prior_variance(kernel: Kernel, X: Any) -> Any:
     return covariance(kernel, X, X)[0, 0]
+
+
+@jax.jit
+def _prior_variances(kernel: Kernel, X: Any) -> Any:
+    return variances(kernel, X)
 
 
 @eqx.filter_jit

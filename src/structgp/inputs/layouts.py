@@ -69,6 +69,7 @@ class Times(Inputs):
     in_order: bool = eqx.field(static=True, default=False)  # the caller's rows were sorted already
     clocks: Clocks = ()  # for each column how its dates are counted; empty where there are none
     which: Int[Any, " N"] | None = None  # of several outputs, the number of the one seen at each time, in the order of t
+    cells: Int[Any, "S P"] | None = None  # the row of each output at each distinct time, N where there is none, if few lack
 
     @classmethod
     def from_dates(cls, dates: Any, unit: str = "days") -> Times:
@@ -233,7 +234,20 @@ def as_times_of_outputs(X: Float[np.ndarray, "N 2"], clocks: Clocks = ()) -> Tim
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     in_order = bool(np.all(order[1:] > order[:-1]))
-    return Times(X[order, 0], order, rank, False, in_order, clocks, X[order, 1].astype(int))
+    t, which = X[order, 0], X[order, 1].astype(int)
+    return Times(t, order, rank, False, in_order, clocks, which, _cells_of_outputs(t, which))
+
+
+def _cells_of_outputs(t: np.ndarray, which: np.ndarray) -> np.ndarray | None:
+    """The row of each output at each distinct time, N where there is none; None where that would mostly be empty."""
+    outputs = int(which.max(initial=0)) + 1
+    number = np.cumsum(np.diff(t, prepend=t[:1]) > 0)
+    steps = int(number[-1]) + 1 if len(t) else 0
+    if outputs < 2 or steps * outputs > 2 * len(t):
+        return None
+    cells = np.full((steps, outputs), len(t))
+    cells[number, which] = np.arange(len(t))
+    return cells if np.sum(cells < len(t)) == len(t) else None  # an output seen twice at a time has no cell
 
 
 def evenly_spaced(t: Float[np.ndarray, " N"]) -> bool:

@@ -57,7 +57,13 @@ def with_room(inputs: Inputs, size: int) -> Inputs:
     more = np.arange(len(inputs), size)
     order, rank = (np.concatenate([np.asarray(part), more]) for part in (inputs.order, inputs.rank))
     which = None if inputs.which is None else filled(inputs.which, size)
-    return Times(filled(inputs.t, size), order, rank, False, inputs.in_order, which=which)
+    cells = None
+    if inputs.cells is not None:  # what fills up has no cell; the number that stands for none moves on
+        cells = np.asarray(inputs.cells)
+        cells = np.where(cells == len(inputs), size, cells)
+        steps = size_for(len(cells))
+        cells = np.concatenate([cells, np.full((steps - len(cells), cells.shape[1]), size)])
+    return Times(filled(inputs.t, size), order, rank, False, inputs.in_order, which=which, cells=cells)
 
 
 def unseen_beyond(data: Data, size: int) -> Data:

@@ -33,6 +33,7 @@ from .clock import NEVER, OUT_OF_TIME, Deadline
 from .density import Density
 from .evidence import evidence_objective
 from .initialise import candidates, glimpse, limits_of, some_rows, units_of
+from .lags import with_lags
 from .objective import LOWEST, Objective
 
 WIDTH = np.log(1e6)  # how far from the start a parameter may go, on the scale of θ
@@ -267,6 +268,7 @@ def maximise(
             places = ready
             evidence = evidence_objective(model, places, sized, engine, offer.grain)
             climbed = evidence if beliefs is None else Density(evidence, beliefs)
+            starts = with_lags(model, evidence, starts, points, data) if not evaluations else starts
             learned, learning = climb(model, climbed, starts, count, began, units=units, limits=limits, **begin, **options)
             starts, evaluations, begin = [free_vector(learned)], evaluations + learning.evaluations, {}
             ready = places if deadline.passed() else engine.prepared(learned, places, sized)

@@ -55,6 +55,7 @@ class StateSpace(Structure):
     harmonics: int = eqx.field(static=True)
     in_order: bool = eqx.field(static=True)
     which: Int[Array, " N"] | None = None  # of several outputs, the one seen at each place
+    cells: Int[Array, "S P"] | None = None  # the row of each output at each time, where most are seen together
 
     def in_time(self, values: Array) -> Array:
         """Rows in the caller's order, put in the order of time."""
@@ -78,6 +79,7 @@ def state_space(kernel: Kernel, inputs: Inputs, harmonics: int) -> StateSpace | 
         if refused is not None:
             return refused
     t, which, order, rank, in_order = inputs.t, inputs.which, inputs.order, inputs.rank, inputs.in_order
+    cells = None if isinstance(kernel, Lagged) else inputs.cells
     if isinstance(kernel, Lagged):  # a lag is a clock of its own: rows are sorted by what it shows
         t = jnp.asarray(t) - jnp.asarray(kernel.lag)[which]
         sorted_ = jnp.argsort(t, stable=True)
@@ -86,7 +88,7 @@ def state_space(kernel: Kernel, inputs: Inputs, harmonics: int) -> StateSpace | 
     chain = chain_of(kernel, Where(t[0], t[0], harmonics))
     if isinstance(chain, No):
         return chain
-    return StateSpace(kernel, chain, t, order, rank, inputs.regular, harmonics, in_order, which)
+    return StateSpace(kernel, chain, t, order, rank, inputs.regular, harmonics, in_order, which, cells)
 
 
 class Places(NamedTuple):

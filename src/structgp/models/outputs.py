@@ -1,0 +1,177 @@
+"""Several outputs of one table together, with nothing said: which kernel, logs or not, lags or not, and what sharing is worth."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from .._types import double_precision
+from ..kernels.algebra import Kernel
+from ..kernels.outputs import LMC, Coregion, Correlations, Lagged, correlations
+from ..kernels.stationary import Matern12, Matern32
+from ..likelihoods.gaussian import Gaussian
+from ..means import LevelOfOutput
+from ..parameters.tree import fixed, learned_leaves, with_values
+from ..posterior import Result
+from ..process.gp import GP
+
+FEW = 4  # outputs up to which any covariance among them is learned
+SKEWED = 0.05  # nats for each value, from which on logs are taken
+LAGS_PAY = 3.0  # nats for each lag, from which on lags are taken
+
+
+@dataclasses.dataclass(frozen=True)
+class Scales:
+    """How outputs are brought to one scale: logs where they are positive and skewed, then a level and a unit for each."""
+
+    logs: np.ndarray
+    level: np.ndarray
+    unit: np.ndarray
+
+    @classmethod
+    def of(cls, Y: np.ndarray, logs: Any = "auto") -> Scales:
+        """The scales of a table (N, P), which may have gaps."""
+        taken = np.array([_skewed(column) for column in Y.T]) if isinstance(logs, str) else np.broadcast_to(logs, Y.shape[1:])
+        Z = _with_logs(Y, taken)
+        level, unit = np.nanmean(Z, axis=0), np.nanstd(Z, axis=0)
+        return cls(taken.copy(), level, np.where(unit > 1e-12 * np.maximum(np.abs(level), 1e-300), unit, 1.0))
+
+    def into(self, Y: np.ndarray) -> np.ndarray:
+        """Values on the scale of the model."""
+        return (_with_logs(Y, self.logs) - self.level) / self.unit
+
+    def back(self, Z: np.ndarray) -> np.ndarray:
+        """Values on the scale of the model, on that of the data."""
+        values = self.level + self.unit * Z
+        return np.where(self.logs, np.exp(np.where(self.logs, values, 0.0)), values)
+
+    def log_slope(self, Y: np.ndarray) -> np.ndarray:
+        """The logarithm of by how much a density on the scale of the data is larger."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return -np.log(self.unit) - np.where(self.logs, np.log(np.where(self.logs, Y, 1.0)), 0.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class FittedOutputs(Result):
+    """Several outputs together, given a table: predictions of all of them in the units of the data."""
+
+    fitted: Any
+    scales: Scales
+    names: tuple[str, ...]
+    alone: float | None  # the log evidence of the same outputs, where nothing is shared
+
+    @property
+    def gain(self) -> float | None:
+        """By how many nats sharing pays."""
+        return None if self.alone is None else self.fitted.log_evidence - self.alone
+
+    @double_precision
+    def predict(self, X: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Median, standard deviation and interval of new observations of each output, all (M, P)."""
+        found = self.fitted.predict(X)
+        observed = found.observed
+        lower, upper = (self.scales.back(end) for end in found.interval(level))
+        median, sd = self.scales.back(observed.mean), self.scales.unit * np.sqrt(observed.variance)
+        with np.errstate(over="ignore"):  # of a log-normal the standard deviation itself
+            skewed = median * np.exp(0.5 * sd**2) * np.sqrt(np.expm1(sd**2))
+        return median, np.where(self.scales.logs, skewed, sd), lower, upper
+
+    @double_precision
+    def log_prob(self, X: Any, Y: np.ndarray) -> np.ndarray:
+        """log p(y) of each value of a table, NaN where there is none."""
+        Z = self.scales.into(Y)
+        known = np.where(np.isfinite(Z), Z, 0.0)
+        found = self.fitted.predict(X).log_prob(known) + self.scales.log_slope(Y)
+        return np.where(np.isfinite(Z), found, np.nan)
+
+    def correlations(self) -> Correlations:
+        """How the outputs hang together, on the scale of the model."""
+        return correlations(self.fitted.kernel, self.fitted.inputs.dimension)
+
+    def words(self) -> list[str]:
+        """What was found, in sentences."""
+        lines = [
+            f"{len(self.names)} outputs, {int(np.sum(self.fitted.data.seen))} values by the {self.fitted.plan.engine.name} engine"
+        ]
+        if self.scales.logs.any():
+            logged = ", ".join(name for name, log in zip(self.names, self.scales.logs, strict=True) if log)
+            lines.append(f"logarithms were taken of {logged}")
+        if self.gain is not None:
+            worth = f"sharing pays by {self.gain:.1f} nats" if self.gain > 3 else "nothing is shared, as far as the data tell"
+            lines.append(worth)
+        return lines
+
+    def __repr__(self) -> str:
+        return f"FittedOutputs({', '.join(self.names)}, log evidence {self.fitted.log_evidence:.6g})"
+
+
+def default_kernel(outputs: int, columns: int) -> Kernel:
+    """The kernel that is taken where nothing is said: shared functions on two scales, on one where outputs are many."""
+    base = Matern32 if columns == 1 else Matern12
+    if outputs > FEW:
+        return LMC(outputs, base(), columns=columns)
+    return LMC(outputs, base(), base(), columns=columns)
+
+
+def fit_outputs(
+    X: Any,
+    Y: np.ndarray,
+    *,
+    names: Any = None,
+    kernel: Kernel | None = None,
+    logs: Any = "auto",
+    lags: Any = False,
+    compare: bool = False,
+    **options: Any,
+) -> FittedOutputs:
+    """Learn several outputs together from a table Y (N, P) whose gaps are NaN; `options` are those of `GP.fit`.
+
+    ``lags="auto"`` tries whether outputs come later than others, and ``compare=True`` what they would be worth alone.
+    """
+    P = Y.shape[1]
+    columns = 1 if np.ndim(X) == 1 else np.shape(X)[1]
+    scales = Scales.of(Y, logs)
+    Z = scales.into(Y)
+    given = default_kernel(P, columns) if kernel is None else kernel
+    model = lambda k: GP(k, Gaussian(np.full(P, 0.1)), LevelOfOutput(fixed(np.zeros(P))))
+    fit = lambda k: model(k).fit(X, Z, missing="infer", **options)
+    fitted = fit(given)
+    if lags == "auto" and columns == 1:
+        late = fit(Lagged(_one_term(given), np.zeros(P - 1)))
+        fitted = late if late.log_evidence - fitted.log_evidence > LAGS_PAY * (P - 1) else fitted
+    elif lags:
+        fitted = fit(Lagged(given, np.zeros(P - 1)))
+    quick = {**options, "parameters": "best"}
+    alone = model(_apart(given)).fit(X, Z, missing="infer", **quick).log_evidence if compare else None
+    return FittedOutputs(fitted, scales, tuple(names or map(str, range(P))), alone)
+
+
+def _one_term(kernel: Kernel) -> Kernel:
+    return getattr(kernel, "terms", (kernel,))[0]
+
+
+def _apart(kernel: Kernel) -> Kernel:
+    """The same kernel of outputs that share nothing."""
+    import jax
+
+    is_shared = lambda node: isinstance(node, Coregion)
+    alone = lambda node: Coregion.diagonal(np.ones(len(node.loadings))) if is_shared(node) else node
+    found = jax.tree.map(alone, kernel, is_leaf=is_shared)
+    loads = {leaf.path: np.zeros(np.shape(leaf.value)) for leaf in learned_leaves(found) if leaf.path.endswith("loadings")}
+    return with_values(found, loads).freeze(*loads) if loads else found
+
+
+def _with_logs(Y: np.ndarray, logs: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(logs, np.log(np.where(logs, Y, 1.0)), Y)
+
+
+def _skewed(column: np.ndarray) -> bool:
+    """Whether values are all positive, and their logs so much more like a normal variable that this pays."""
+    y = column[np.isfinite(column)]
+    if len(y) < 20 or y.min() <= 0 or np.ptp(y) == 0:
+        return False
+    gain = np.log(np.std(y)) - np.log(np.std(np.log(y))) - np.mean(np.log(y))
+    return bool(gain > SKEWED)
