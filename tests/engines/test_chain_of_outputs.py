@@ -67,6 +67,25 @@ def test_gradients_of_the_evidence_agree(name):
     np.testing.assert_allclose(found[1][1], found[0][1], rtol=1e-7, atol=1e-9 * np.abs(found[0][1]).max())
 
 
+@pytest.mark.parametrize("noise", [0.05, 1e-8])
+def test_outputs_seen_together_take_one_step_for_a_time(noise):
+    """Of a table with gaps, with noise that cancels nothing and with so little that Q is needed."""
+    table = np.stack([np.repeat(np.arange(8.0), 3), np.tile(np.arange(3.0), 8)], axis=1)
+    rows_seen = np.arange(24) % 7 != 3
+    places, y = table[rows_seen], np.sin(table[:, 0] + table[:, 1])[rows_seen]
+    inputs = as_times_of_outputs(places[::-1])
+    assert inputs.cells.shape == (8, 3)
+    gp, found = sg.GP(zoo.OF_OUTPUTS["LMC"], sg.Gaussian([noise] * 3)), []
+    for where, engine in ((as_inputs(places[::-1]), Cholesky()), (inputs, Kalman())):
+        data = read_observations(gp.likelihood, y[::-1], None, "error", where)
+        with jax.enable_x64(True):
+            engine = engine.tuned(gp, where, data)
+            found.append(evidence_objective(gp, where, data, engine, 0.0)(free_vector(gp)))
+    assert engine.accurate == (noise < 1e-4)
+    np.testing.assert_allclose(found[1][0], found[0][0], rtol=1e-11)
+    np.testing.assert_allclose(found[1][1], found[0][1], rtol=1e-7, atol=1e-9 * np.abs(found[0][1]).max())
+
+
 def test_lags_are_clocks_in_predictions_of_all_outputs():
     dense, chain = both("Lagged")
     t = np.linspace(-0.5, 7, 5)

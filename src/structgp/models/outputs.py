@@ -1,4 +1,4 @@
-"""Several outputs of one table together, with nothing said: which kernel, logs or not, lags or not, and what sharing is worth."""
+"""Several outputs of one table together, with nothing said: the kernel, logs or not, lags or not, what sharing is worth."""
 
 from __future__ import annotations
 
@@ -92,9 +92,8 @@ class FittedOutputs(Result):
 
     def words(self) -> list[str]:
         """What was found, in sentences."""
-        lines = [
-            f"{len(self.names)} outputs, {int(np.sum(self.fitted.data.seen))} values by the {self.fitted.plan.engine.name} engine"
-        ]
+        seen, engine = int(np.sum(self.fitted.data.seen)), self.fitted.plan.engine.name
+        lines = [f"{len(self.names)} outputs, {seen} values by the {engine} engine"]
         if self.scales.logs.any():
             logged = ", ".join(name for name, log in zip(self.names, self.scales.logs, strict=True) if log)
             lines.append(f"logarithms were taken of {logged}")
@@ -144,7 +143,8 @@ def fit_outputs(
     elif lags:
         fitted = fit(Lagged(given, np.zeros(P - 1)))
     quick = {**options, "parameters": "best"}
-    alone = model(_apart(given)).fit(X, Z, missing="infer", **quick).log_evidence if compare else None
+    apart = model(_apart(given)).fit(X, Z, missing="infer", **quick) if compare else None
+    alone = apart.log_evidence if apart is not None and apart.learning is not None and apart.learning.converged else None
     return FittedOutputs(fitted, scales, tuple(names or map(str, range(P))), alone)
 
 

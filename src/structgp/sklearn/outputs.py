@@ -88,8 +88,9 @@ class MultiOutputGP(MultiOutputMixin, RegressorMixin, RowReader):
             if not seen.any():
                 raise ValueError("y has no observed value: at least one is needed")
             one = GPRegressor(self.kernel, parameters=self.parameters, random_state=self._seed(), **options)
-            self.outputs_, self._one = None, one.fit(X[seen], np.ravel(Y)[seen])
-            self.fitted_, self.names_ = one.fitted_, names
+            self.outputs_: Any = None
+            self._one: Any = one.fit(X[seen], np.ravel(Y)[seen])
+            self.fitted_, self.names_ = one.fitted_, tuple(names or ())
             return self
         options |= {"parameters": self.parameters, "seed": self._seed()}
         self._one = None

@@ -1,4 +1,4 @@
-"""The command line: `structgp fit`, `predict`, `plan`, `report`, `changepoints`, `suggest`, `info` and `demo`.
+"""The command line: `structgp fit`, `predict`, `plan`, `report`, `changepoints`, `identify`, `suggest`, `info` and `demo`.
 
 A command ends with 0 when all went well, 1 when the data or files are not what is needed (one line says what to do), and 2 when
 the command itself cannot be understood. With --json the answer is one JSON object on the standard output, and nothing else.
@@ -54,6 +54,9 @@ DatesOption = Annotated[
     str, typer.Option("--dates", help="Whether 01/02/2020 is day-first or month-first; auto decides and says.")
 ]
 ZoneOption = Annotated[str, typer.Option("--zone", help="The zone in which times are meant and shown, such as Europe/Berlin.")]
+TargetsOption = Annotated[
+    str | None, typer.Option("--targets", help="Several columns, as in a,b,c: learned together, and their gaps filled.")
+]
 HorizonOption = Annotated[int | None, typer.Option("--horizon", min=1, help="How many steps of a series are forecast.")]
 ModelArgument = Annotated[Path, typer.Argument(help="A model that structgp fit has written.")]
 OutFolder = Annotated[Path, typer.Option("--out", help="The folder for the results.")]
@@ -131,18 +134,26 @@ def fit(
     out: OutFolder = Path("structgp-out"),
     budget: Budget = "2m",
     horizon: HorizonOption = None,
+    targets: TargetsOption = None,
     dates: DatesOption = "auto",
     zone: ZoneOption = "",
     seed: SeedOption = 0,
     as_json: AsJson = False,
 ) -> dict[str, Any]:
-    """Learn a model of a column from the others; writes model.structgp, predictions.csv, report.html and forecast.csv."""
+    """Learn a model of a column from the others; writes model.structgp, predictions.csv, report.html and forecast.csv.
+
+    With --targets several columns are learned together and their gaps filled: filled.csv and report.html.
+    """
     from .reading import read_table
 
     seconds = seconds_of(budget)
     deadline = Deadline.after(seconds)
     _check_folder(out)
     table = read_table(data, dates=dates, zone=zone)
+    if targets is not None:
+        with _watching(as_json, seconds):
+            several: dict[str, Any] = {"parameters": parameters, "seconds": deadline, "seed": seed}
+            return _fill(table, [name.strip() for name in targets.split(",")], time, out, several)
     target = _target(table.frame, target, time)
     from .automatic import fit_table  # takes seconds, which a wrong name need not wait for
 
@@ -276,6 +287,37 @@ def changepoints(
     return {"rows": frame.height, "changes": found, "notes": list(read.notes), **written, "text": "\n".join(lines)}
 
 
+@app.command("identify")
+@_answers
+def identify_system(
+    data: DataArgument,
+    source: Annotated[str, typer.Option("--input", help="The column that drives the system.")],
+    target: Annotated[str, typer.Option("--output", help="The column that follows.")],
+    time: OrderOption = None,
+    lags: Annotated[int | None, typer.Option("--lags", min=2, help="How many steps the response has.")] = None,
+    method: Annotated[str, typer.Option("--method", help="gp, dc, tc, ls or poles.")] = "gp",
+    out: Annotated[Path | None, typer.Option("--out", help="The file for the report.")] = None,
+    dates: DatesOption = "auto",
+    as_json: AsJson = False,
+) -> dict[str, Any]:
+    """Find the system that makes one column of another: impulse, step and frequency response, poles and order."""
+    from .reading import read_table
+    from .report import write_system_report
+    from .several import identify_columns
+
+    read = read_table(data, dates=dates)
+    record = identify_columns(read, source, target, time, lags=lags, method=method)
+    system, lines = record.system, [*_notes_in_words(read.notes), *record.system.summary().splitlines()]
+    if out is not None:
+        write_system_report(record, out)
+        lines.append(f"the report is in {out}")
+    poles = system.poles()
+    found: dict[str, Any] = {"rows": len(system.output), "fit": system.fit, "noise": system.noise, "order": poles.order}
+    found |= {"poles": [[float(p.real), float(p.imag)] for p in poles.poles], "impulse": system.impulse.mean.tolist()}
+    written = {} if out is None else {"file": str(out)}
+    return {**found, "notes": list(read.notes), **written, "text": "\n".join(lines)}
+
+
 @app.command()
 @_answers
 def suggest(
@@ -405,6 +447,34 @@ def _suggestions_in_words(found: Any, suggestions: list[Any], notes: list[str], 
         lines.append(f"   {target} {one.mean:.4g} ± {one.sd:.3g}; {better}; expected gain {one.expected_gain:.3g}")
     lines += [f"{'added to' if name == 'file' else 'the report is in'} {path}" for name, path in written.items()]
     return "\n".join(lines)
+
+
+def _fill(table: Table, targets: list[str], time: str | None, out: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """Several columns learned together: the table with its gaps filled, and the report."""
+    import polars as pl
+
+    from .report import write_filled_report
+    from .several import fill_columns
+
+    filled = fill_columns(table, targets, time, **options)
+    out.mkdir(parents=True, exist_ok=True)
+    columns = []
+    for p, name in enumerate(filled.names):
+        columns.append(pl.Series(name, filled.values[:, p]))
+        for end, part in (("lower", filled.lower), ("upper", filled.upper)):
+            columns.append(pl.Series(_free_name(f"{name}_{end}", table.written.columns), part[:, p]))
+    _write_csv(table.written.with_columns(columns), out / "filled.csv")
+    write_filled_report(filled, out / "report.html")
+    found, count = filled.model.correlations(), int(filled.gaps.sum())
+    lines = [
+        *_notes_in_words(table.notes),
+        *filled.model.words(),
+        *_aligned("how they hang together", found.table(filled.names)),
+    ]
+    lines.append(f"{count} gaps filled in {out / 'filled.csv'}; the report is in {out / 'report.html'}")
+    answer: dict[str, Any] = {"rows": len(filled.x), "targets": list(filled.names), "filled": count, "gain": filled.model.gain}
+    answer |= {"correlations": found.correlation.tolist(), "lags": found.lag.tolist(), "notes": list(table.notes)}
+    return {**answer, "file": str(out / "filled.csv"), "text": "\n".join(lines)}
 
 
 def seconds_of(text: str) -> float:

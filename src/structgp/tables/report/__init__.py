@@ -12,11 +12,13 @@ from ... import __version__
 from ...decide.optimise import Optimiser, Suggestion
 from ...learn.clock import NEVER, Deadline
 from ..model import TableModel, of_shape, replacing
+from ..several import Filled, Record
 from .changes import ChangingSeries, change_figures, change_headline, segment_rows
 from .choices import headline as choice_headline
 from .choices import run_rows, slice_figures, suggestion_rows, trace_figure
 from .figures import Figure
 from .sections import about_components, component_figures, confusion_rows, error_figures, fit_figures, score_rows, trial_rows
+from .several import filled_figures, system_figures
 from .words import about_sureness, alarms, forecast_rows, headline, parameters_of, parts_of, sure_rows
 
 LATE = "There was no time to look at them one by one: structgp report model.structgp does."
@@ -48,6 +50,28 @@ def write_choice_report(
     sheet.text("Notes", "\n".join(notes))
     better = "Largest" if optimiser.maximise else "Least"
     _write(sheet.page(f"{better} {target}", choice_headline(optimiser, target, found)), path)
+
+
+def write_filled_report(filled: Filled, path: Any) -> None:
+    """Write the report of several columns learned together to one HTML file."""
+    sheet = Sheet()
+    sheet.figures("Series and what is believed of them", filled_figures(filled))
+    found = filled.model.correlations()
+    sheet.table("How they hang together", found.table(filled.names), "Correlations at the lags; sd on the scale of the model.")
+    counts = zip(filled.names, filled.gaps, strict=True)
+    sheet.table("Gaps", [["column", "values filled in"], *([name, str(count)] for name, count in counts)])
+    sheet.text("Plan", str(filled.model.fitted.plan))
+    sheet.text("Parameters", filled.model.fitted.summary())
+    _write(sheet.page(f"{', '.join(filled.names)} together", "; ".join(filled.model.words()) + "."), path)
+
+
+def write_system_report(record: Record, path: Any) -> None:
+    """Write the report of a system to one HTML file."""
+    sheet = Sheet()
+    sheet.figures("Responses", system_figures(record))
+    sheet.text("What was found", record.system.summary())
+    lead = f"A fit of {record.system.fit:.1f} % with {record.system.lags} lags."
+    _write(sheet.page(f"How {record.source} makes {record.target}", lead), path)
 
 
 def _write(page: str, path: Any) -> None:

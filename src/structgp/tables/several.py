@@ -1,0 +1,99 @@
+"""Several columns of a table together: their gaps filled, and how they hang together; systems between two columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..models.identify import Identified, identify
+from ..models.outputs import FittedOutputs, fit_outputs
+from .reading import Table, as_floats, find_column, kind_of, look
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MANY_VALUES = 5000  # from which on lags are not tried without being asked for
+
+
+class Filled(NamedTuple):
+    """Columns of a table with their gaps filled: what was seen, what is believed, and the model behind it."""
+
+    names: tuple[str, ...]
+    x_name: str
+    x: np.ndarray  # (N, D)
+    seen: np.ndarray  # (N, P), NaN in the gaps
+    median: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    model: FittedOutputs
+    written: Callable[[float], str] | None = None  # how a place is written, where it is not a number
+
+    @property
+    def values(self) -> np.ndarray:
+        """What was seen, and the median where nothing was."""
+        return np.where(np.isfinite(self.seen), self.seen, self.median)
+
+    @property
+    def gaps(self) -> np.ndarray:
+        """How many values of each column were filled in."""
+        return np.sum(~np.isfinite(self.seen), axis=0)
+
+
+def fill_columns(table: Table, targets: list[str], time: str | None, **options: Any) -> Filled:
+    """Learn the target columns together and fill their gaps; inputs are the time, or all other columns with numbers."""
+    frame = table.frame
+    names = [find_column(frame, name, "target") for name in targets]
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise ValueError(f"--targets needs two columns or more, each once, as in a,b,c; got {', '.join(targets)}")
+    for name in names:
+        if kind_of(frame[name]) != "number":
+            raise ValueError(f"target {name!r} holds no numbers: several targets are learned together as numbers")
+    Y = np.stack([as_floats(frame[name]) for name in names], axis=1)
+    x, x_name, written = _places(frame, names, time)
+    few = x.shape[1] == 1 and np.isfinite(Y).sum() <= MANY_VALUES and len(names) <= 4
+    places = x[:, 0] if x.shape[1] == 1 else x
+    model = fit_outputs(places, Y, names=names, **{"lags": "auto" if few else False, "compare": True, **options})
+    median, _, lower, upper = model.predict(places)
+    return Filled(tuple(names), x_name, x, Y, median, lower, upper, model, written)
+
+
+def _places(frame: pl.DataFrame, targets: list[str], time: str | None) -> tuple[np.ndarray, str, Any]:
+    """The places of the rows: the time column, all other columns with numbers, or the number of the row."""
+    if time is not None:
+        column = look(frame[find_column(frame, time, "time column")])
+        numbers = column.numbers(frame[time])[:, :1]
+        if not np.isfinite(numbers).all():
+            raise ValueError(f"the time column {time!r} has gaps: every row needs its time")
+        return numbers, time, column.drawn if column.kind == "date" else None
+    others = [name for name in frame.columns if name not in targets and kind_of(frame[name]) == "number"]
+    others = [name for name in others if np.isfinite(as_floats(frame[name])).all()]
+    if not others:
+        return np.arange(float(frame.height))[:, None], "row", None
+    return np.stack([as_floats(frame[name]) for name in others], axis=1), ", ".join(others), None
+
+
+class Record(NamedTuple):
+    """Two columns of a table as the input and the output of a system, and the system that was found."""
+
+    source: str
+    target: str
+    system: Identified
+
+
+def identify_columns(table: Table, source: str, target: str, time: str | None, **options: Any) -> Record:
+    """The system that makes one column of another; the time column, if there is one, must be evenly spaced."""
+    frame = table.frame
+    source, target = find_column(frame, source, "input"), find_column(frame, target, "output")
+    dt = 1.0
+    if time is not None:
+        t = look(frame[find_column(frame, time, "time column")]).numbers(frame[time])[:, 0]
+        order = np.argsort(t, kind="stable")
+        frame, steps = frame[order], np.diff(t[order])
+        dt = float(np.median(steps))
+        if not dt > 0 or np.any(np.abs(steps - dt) > 0.01 * dt):
+            raise ValueError(f"the times of {time!r} are not evenly spaced: identification needs one value at every step")
+    found = identify(as_floats(frame[source]), as_floats(frame[target]), dt, **options)
+    assert isinstance(found, Identified)
+    return Record(source, target, found)

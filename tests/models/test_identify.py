@@ -1,0 +1,109 @@
+"""Systems from records: responses with bands, poles, several inputs, gaps, and the laws of the sums behind them."""
+
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+
+import structgp as sg
+from structgp.linalg import fir
+
+RNG = np.random.default_rng(3)
+POLES = [0.6 + 0.49j, 0.6 - 0.49j]
+H = lfilter([0.0, 0.5, 0.2], np.poly(POLES).real, np.eye(1, 60)[0])
+
+
+def record(N=400, noise=0.1, low=0.0, past=60, seed=0):
+    rng = np.random.default_rng(seed)
+    u = lfilter([1 - low], [1, -low], rng.standard_normal(N + past + 100))[100:]
+    u = u / u.std()
+    return u, lfilter(H, [1.0], u)[past:] + noise * rng.standard_normal(N)
+
+
+def test_sums_without_a_table_are_those_of_the_table():
+    u, y = RNG.standard_normal((50, 2)), RNG.standard_normal(43)
+    found = fir.sums(u, y, 6)
+    Phi = fir.shifted(u, 6, np.arange(7, 50))
+    np.testing.assert_allclose(found.R, Phi.T @ Phi, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found.b, Phi.T @ y, rtol=1e-12, atol=1e-12)
+    y[5:9] = np.nan
+    gaps, seen = fir.sums(u, y, 6), np.isfinite(y)
+    np.testing.assert_allclose(gaps.R, Phi[seen].T @ Phi[seen], rtol=1e-12, atol=1e-12)
+    assert gaps.rows == seen.sum()
+
+
+def test_evidence_and_estimate_are_those_of_the_whole_matrix():
+    u, y = RNG.standard_normal((40, 1)), RNG.standard_normal(40)
+    L = np.concatenate([fir.diagonal_correlated(5, 0.8, 0.7), fir.resonance(5, 0.3, 0.9, 1.1)], axis=1)
+    i = np.arange(5)
+    K = 0.8 ** ((i[:, None] + i) / 2) * 0.7 ** np.abs(i[:, None] - i)
+    K = K + 0.3 * 0.9 ** ((i[:, None] + i) / 2) * np.cos(1.1 * (i[:, None] - i))
+    np.testing.assert_allclose(L @ L.T, K, rtol=1e-12)
+    data = fir.sums(u, y, 5)
+    Phi, z = fir.shifted(u, 5, np.arange(4, 40)), y[4:]
+    C = Phi @ K @ Phi.T + 0.4 * np.eye(36)
+    c = z @ np.linalg.solve(C, z) / 36
+    whole = -0.5 * (36 * np.log(2 * np.pi * c) + np.linalg.slogdet(C)[1] + 36)
+    found = fir.estimate(data, L, 0.4)
+    np.testing.assert_allclose(found.log_evidence, whole, rtol=1e-11)
+    np.testing.assert_allclose(found.mean, K @ Phi.T @ np.linalg.solve(C, z), rtol=1e-9)
+    np.testing.assert_allclose(found.covariance, c * (K - K @ Phi.T @ np.linalg.solve(C, Phi @ K)), rtol=1e-8, atol=1e-12)
+
+
+def test_responses_poles_and_simulation():
+    u, y = record()
+    found = sg.identify(u, y, lags=60)
+    assert 100 * (1 - np.linalg.norm(found.weights[0] - H) / np.linalg.norm(H)) > 90
+    inside = (found.impulse.lower <= H) & (found.impulse.upper >= H)
+    assert inside.mean() > 0.85
+    np.testing.assert_allclose(found.step.mean[-1], H.sum(), atol=3 * found.step.sd[-1])
+    two = found.poles()
+    assert two.order == 2
+    np.testing.assert_allclose(np.sort_complex(two.poles), np.sort_complex(np.array(POLES)), atol=0.03)
+    at = found.frequency([0.0, 0.7])
+    assert np.all((at.lower <= at.gain) & (at.gain <= at.upper))
+    np.testing.assert_allclose(at.response[0].real, found.weights[0].sum(), rtol=1e-12)
+    new, truth = record(seed=9, noise=0.0, past=0)
+    np.testing.assert_allclose(found.simulate(new).mean, truth, atol=0.3)
+    assert found.fit > 85
+    assert "order          2" in found.summary()
+
+
+def test_least_squares_is_the_estimate_without_a_prior():
+    u, y = record(N=150)
+    found = sg.identify(u, y, lags=20, method="ls")
+    v, z = u - u.mean(), y - y.mean()
+    Phi = fir.shifted(v[:, None], 20, np.arange(60, len(u)))
+    np.testing.assert_allclose(found.weights[0], np.linalg.lstsq(Phi, z, rcond=None)[0], rtol=1e-8)
+    short = sg.identify(u, y, lags=40, method="ls", length="bic")
+    assert np.count_nonzero(short.weights) < 40
+
+
+def test_a_low_pass_input_leaves_frequencies_unsaid():
+    u, y = record(low=0.9)
+    at = sg.identify(u, y, lags=60).frequency()
+    assert at.excited[0]
+    assert not at.excited[-1]
+
+
+def test_several_inputs_and_outputs_with_gaps():
+    rng = np.random.default_rng(5)
+    u = rng.standard_normal((300, 2))
+    g = 0.8 ** np.arange(30.0)
+    y = lfilter(g, [1.0], u[:, 0]) - 0.5 * lfilter(g**2, [1.0], u[:, 1]) + 0.05 * rng.standard_normal(300)
+    y[100:110] = np.nan
+    found = sg.identify(u, np.stack([y, 2 * y], axis=1), lags=30)
+    assert len(found) == 2
+    np.testing.assert_allclose(found[0].weights, [g, -0.5 * g**2], atol=0.08)
+    np.testing.assert_allclose(found[1].weights, 2 * found[0].weights, atol=0.02)
+
+
+def test_messages():
+    u, y = record(N=60, past=0)
+    with pytest.raises(ValueError, match=r"u has gaps \(rows 3\): inputs must be known"):
+        sg.identify(np.where(np.arange(60) == 3, np.nan, u), y)
+    with pytest.raises(ValueError, match="u has 59 rows and y 60: u must be as long as y, or begin earlier"):
+        sg.identify(u[1:], y)
+    with pytest.raises(ValueError, match="method must be one of"):
+        sg.identify(u, y, method="arx")
+    with pytest.raises(ValueError, match="dt must be positive"):
+        sg.identify(u, y, dt=0.0)
