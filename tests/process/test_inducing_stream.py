@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import structgp as sg
+from structgp.linalg.features.placing import missed_most
 
 RNG = np.random.default_rng(5)
 X = RNG.uniform(-2, 2, (90, 2))
@@ -51,6 +52,39 @@ def test_rows_of_which_little_is_known_become_inputs_while_there_is_room():
     assert len(tight.gp.kernel.inputs) == 22
     truth = np.sin(2 * NEW[:, 0]) + NEW[:, 1]
     assert np.abs(stream.predict(NEW).mean - truth).max() < 0.6
+
+
+def test_inputs_that_are_missed_least_make_room_for_new_ones():
+    order = np.argsort(X[:, 0])
+    stream = GP.stream(approximate=sg.Inducing(16, "vfe"))
+    fixed = GP.stream(approximate=sg.Inducing(X[order[:16]], "vfe"))
+    for at in range(0, 90, 10):
+        rows = order[at : at + 10]
+        stream, fixed = stream.update(X[rows], Y[rows]), fixed.update(X[rows], Y[rows])
+        assert len(stream.gp.kernel.inputs) <= 16
+    assert np.array_equal(fixed.gp.kernel.inputs, X[order[:16]])
+    assert np.ptp(stream.gp.kernel.inputs[:, 0]) > 2.5
+    exact = GP.condition(X, Y, structure="dense").log_evidence
+    assert fixed.log_evidence < stream.log_evidence < exact
+    truth = np.sin(2 * NEW[:, 0]) + NEW[:, 1]
+    error = lambda one: np.mean((one.predict(NEW).mean - truth) ** 2)
+    assert error(stream) < 0.5 * error(fixed)
+
+
+def test_the_value_that_is_missed_least_is_the_one_that_costs_least(x64):
+    kernel = np.asarray(sg.covariance(GP.kernel, X[:7], X[:7]))
+    L = np.linalg.cholesky(kernel + 1e-10 * np.eye(7))
+    V = np.linalg.solve(L, np.asarray(sg.covariance(GP.kernel, X[:7], X)))
+    gram = V @ V.T / 0.04
+
+    def lost(kept):
+        """tr S(I − PᵀP)."""
+        P = np.linalg.solve(np.linalg.cholesky(L[kept] @ L[kept].T), L[kept] @ L.T) @ np.linalg.inv(L).T
+        return np.trace(gram) - np.trace(P @ gram @ P.T)
+
+    kept = missed_most(L, gram, 6)
+    every = [np.delete(np.arange(7), i) for i in range(7)]
+    assert np.isclose(lost(kept), min(map(lost, every)), rtol=1e-6)
 
 
 def test_what_cannot_be_streamed_is_said():

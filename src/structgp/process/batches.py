@@ -47,7 +47,7 @@ def fit_batches(
     if steps and count > len(rows.y):
         some = _in_rows(batches, rng)
         learned = learned_in_batches(learned, some, start, held_out, count, steps, deadline)[0]
-    stream = dataclasses.replace(stream, gp=learned)
+    stream = dataclasses.replace(stream, gp=learned, engine=dataclasses.replace(stream.engine, place=""))  # as learned
     for X, y in _begun(batches):
         stream = stream.update(X, y)
     return stream

@@ -4,6 +4,9 @@ All that rows leave behind are sums over them, of the size of the inducing input
 P = L'⁻¹K_Z'Z L⁻ᵀ, what was seen becomes M observations of the new ones: V diag(e) Vᵀ → P V diag(e) Vᵀ Pᵀ and V g → P V g, and
 what the new inputs do not tell of the old ones, tr V diag(e) Vᵀ (I − PᵀP), is charged for (Csató and Opper 2002; Bui, Nguyen
 and Turner 2017).
+
+Where there is no room for an input that rows ask for, it takes the place of the one that is missed least (Csató and Opper): the
+one for which least would be charged.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from ..inputs.rows import filled, in_few_sizes, size_for, unseen_beyond
 from ..kernels.induced import Induced
 from ..linalg.dense.cholesky import log_sum
 from ..linalg.features.low_rank import Summed, summed
+from ..linalg.features.placing import missed_most
 from ..parameters.tree import as_numpy, leaves
 from ..posterior import Model, Prediction, Result
 from ..sites import Sites
@@ -37,6 +41,7 @@ from ..structure.low_rank import LowRank, through
 from .conditioning import Posterior, check_inputs
 
 BATCH = 2048  # rows that are taken at a time
+EXCHANGED = 20  # of so many inducing inputs one may be exchanged for each of these batches
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +49,8 @@ class InducingStream(Result):
     """A GP and the sums over the rows that it has seen, `count` of them.
 
     An immutable value: `update` returns the stream with more observations. The parameters stay as they are. Inducing inputs
-    come from the first rows, and more, up to `most`, from later ones of which these tell too little.
+    come from the first rows, and more, up to `most`, from later ones of which these tell too little; beyond, each takes the
+    place of the one that is missed least. Inputs that were given as an array stay.
     """
 
     gp: Any
@@ -109,6 +115,11 @@ class InducingStream(Result):
 
     def _with(self, X: np.ndarray, data: Data) -> InducingStream:
         stream = self._placed(X, data)
+        return stream._taken_up(X, data)._within(self.most)
+
+    def _taken_up(self, X: np.ndarray, data: Data) -> InducingStream:
+        """With the sums over more rows."""
+        stream = self
         size = size_for(len(X))
         more, logs = _summed(stream.gp, filled(X, size), unseen_beyond(data, size), stream.engine)
         if not np.isfinite(more.charge):
@@ -125,9 +136,22 @@ class InducingStream(Result):
         """With inducing inputs, or with more of them where there is room and these tell too little of the new rows."""
         if not _has_inputs(self.gp):
             return dataclasses.replace(self, gp=self.gp.replace(kernel=place_among(self.gp, X, self.most, "k-means")))
+        if not self.engine.place:
+            return self
         own: Any = through(self.gp.kernel, jnp.asarray(X))
-        new = more_inputs(own, self.most - len(own.inputs), NOVEL)
+        room = max(self.most - len(own.inputs), -(-self.most // EXCHANGED))
+        new = more_inputs(own, room, NOVEL)
         return self.with_inputs(np.concatenate([np.asarray(own.inputs), new])) if len(new) else self
+
+    def _within(self, most: int) -> InducingStream:
+        """With no more inducing inputs than so many: those that are missed least are dropped, one after the other."""
+        own: Any = through(self.gp.kernel, jnp.zeros((1, self.dimension)))
+        inputs = np.asarray(own.inputs)
+        if len(inputs) <= most:
+            return self
+        L = np.asarray(_root(self.gp, self.dimension))
+        kept = missed_most(L, np.asarray(self.sums.gram), most)  # type: ignore[union-attr]
+        return self.with_inputs(inputs[kept])
 
     def _posterior(self) -> Posterior:
         if self.sums is None:
@@ -172,6 +196,11 @@ def _summed(gp: Model, X: Any, data: Data, engine: InducingEngine) -> tuple[Summ
     white, blocks = structure.white(jnp.linalg.cholesky(structure.among()))
     sums = summed(white, blocks, structure.size, sites.precision, sites.targets, engine.rule, False)
     return sums, log_sum(sites.precision)
+
+
+@functools.partial(jax.jit, static_argnames="D")
+def _root(gp: Model, D: int) -> Any:
+    return jnp.linalg.cholesky(_structure(gp, jnp.zeros((1, D))).among())
 
 
 @functools.partial(jax.jit, static_argnames=("D", "charged"))

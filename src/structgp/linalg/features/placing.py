@@ -92,3 +92,22 @@ def _greedy(column: Any, variances: Any, told: Told, count: int, gain: Callable[
         v, m = np.maximum(v - factor[i] ** 2, 0.0), m + slope[at] * s
         chosen.append(at)
     return np.asarray(chosen, dtype=int)
+
+
+def missed_most(L: Float[np.ndarray, "M M"], gram: Float[np.ndarray, "M M"], count: int) -> Int[np.ndarray, " m"]:
+    """So many of the values u = L v, the others dropped one by one: each time the one that is missed least.
+
+    `gram` is the precision that rows gave to v, Λ = L⁻ᵀ gram L⁻¹ that of u. Of u_i the others leave open 1 / (K⁻¹)_ii, so that
+    dropping it loses Λ_ii / (K⁻¹)_ii. The others then stand for it, by K_io K_oo⁻¹ u_o.
+    """
+    kept, K = np.arange(len(L)), L @ L.T
+    known = np.linalg.solve(L.T, np.linalg.solve(L.T, gram.T).T)
+    while len(kept) > count:
+        least = int(np.argmin(np.diagonal(known) / np.diagonal(np.linalg.inv(K[np.ix_(kept, kept)]))))
+        rest = np.delete(np.arange(len(kept)), least)
+        others = kept[rest]
+        stand_in = np.zeros((len(kept), len(rest)))
+        stand_in[rest, np.arange(len(rest))] = 1.0
+        stand_in[least] = np.linalg.solve(K[np.ix_(others, others)], K[others, kept[least]])
+        known, kept = stand_in.T @ known @ stand_in, others
+    return kept
