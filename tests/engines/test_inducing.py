@@ -140,6 +140,16 @@ def test_blas_and_autodiff_agree(x64, method):
     assert np.allclose(ours[1], theirs[1], rtol=1e-6, atol=1e-7)
 
 
+def test_gradients_keep_their_digits_where_noise_is_low(x64):
+    gp = sg.GP(sg.Induced(sg.SquaredExponential(1.0), X[:30]), sg.Gaussian(1e-5))
+    inputs = as_inputs(X)
+    data = read_observations(gp.likelihood, F, None, "error", inputs, None, None)
+    evidence = GaussianEvidence(gp, inputs, data, InducingEngine("vfe"))
+    ours, theirs = evidence(free_vector(gp)), jax.device_get(evidence._by_autodiff(free_vector(gp)))
+    assert np.isclose(ours[0], theirs[0], rtol=1e-8)
+    assert np.allclose(ours[1], theirs[1], atol=1e-5 * np.abs(theirs[1]).max())
+
+
 def test_pitc_is_the_process_with_whole_blocks(x64):
     fitted = given("pitc")
     found = np.asarray(grouped(fitted.conditional.X, fitted.conditional.sites, len(Z)).rows)
@@ -277,6 +287,8 @@ def test_constant_and_repeated_rows_are_no_obstacle():
     assert fitted.kernel.inputs.shape == (8, 2)
     exact = sg.GP(sg.Matern32([1.0, 1.0]), NOISE).condition(flat, Y, structure="dense")
     assert np.isclose(fitted.log_evidence, exact.log_evidence, atol=1e-6)
+    assert "column 1 of X, counted from 0, is constant: nothing can be learned there" in str(fitted.plan)
+    assert "constant" not in str(given().plan)
 
 
 def test_as_many_inputs_as_rows_are_exact_and_say_so():
@@ -289,6 +301,10 @@ def test_as_many_inputs_as_rows_are_exact_and_say_so():
     ("make", "message"),
     [
         (lambda: sg.Inducing(0), "the number of inducing inputs must be a whole number, 1 or more, got 0"),
+        (lambda: sg.GP(INNER).fit(X, Y, approximate="inducing:0"), "must be a whole number, 1 or more, got 0"),
+        (lambda: sg.GPRegressor(structure="inducing:0").fit(X, Y), "must be a whole number, 1 or more, got 0"),
+        (lambda: sg.Inducing(2.5), "must be a whole number, 1 or more, got 2.5"),
+        (lambda: sg.Inducing(np.full((3, 2), np.nan)), "of finite numbers, got an array of shape"),
         (lambda: sg.Inducing(np.zeros(3)), r"inputs must be a number, or an array \(M, D\) of finite numbers"),
         (lambda: sg.Inducing([[0.0, 1.0], [2.0, 1.0], [0.0, 1.0]]), "row 0 of the inducing inputs comes again in a later one"),
         (lambda: sg.Inducing(9, "best"), r"method must be one of \['auto', 'power', .*\], got 'best'"),

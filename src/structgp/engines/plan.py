@@ -7,6 +7,8 @@ import math
 import sys
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..inputs.layouts import Grid, Inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Sum
@@ -285,4 +287,13 @@ def _approximate_plan(
     exact = ENGINES if model.likelihood.latents == 1 else SEVERAL
     others = [engine for engine in exact if engine.structure != approximation.structure]
     offers = (asked, *(_answer(engine, model, inputs, data) for engine in others))
-    return Plan(offers, evaluations=evaluations_for(model, inputs, data))
+    return Plan(offers, _constant_in(inputs), evaluations_for(model, inputs, data))
+
+
+def _constant_in(inputs: Inputs) -> str:
+    X = np.asarray(inputs.points)
+    which = [str(d) for d in np.flatnonzero(np.ptp(X, axis=0) == 0)] if len(X) > 1 else []
+    if not which:
+        return ""
+    columns, are = ("columns", "are") if len(which) > 1 else ("column", "is")
+    return f"{columns} {', '.join(which)} of X, counted from 0, {are} constant: nothing can be learned there"

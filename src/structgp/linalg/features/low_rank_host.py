@@ -1,7 +1,8 @@
 """The numbers of `low_rank` by BLAS on the host, for values that were seen: value and adjoint in 4 to 7 NM² operations.
 
 Where everything that is left out is charged for (share 0), c = a e, so that V diag(c) Vᵀ = a(A − I), and to K_uf is one
-product: 2a B K_uf diag(e) + …, B = L⁻ᵀ(A⁻¹ − I)L⁻¹, whose columns times those of K_uf are s − diag VᵀV.
+product: 2a B K_uf diag(e) + …, B = L⁻ᵀ(A⁻¹ − I)L⁻¹, whose columns times those of K_uf are s − diag VᵀV. Where noise is
+far below the variance that loses digits, and the longer way is taken.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from .low_rank import FIRST_JITTER, LAST_JITTER, Rule, charge, of_rows, own_forms, pulled
 
+LOUD = 1e3  # variances over noise up to which the product B K_uf keeps its digits
 KEPT = 1.5e9  # bytes of what is kept of all rows between the two passes; beyond, it is made twice
 
 
@@ -41,23 +43,29 @@ class HostLowRank:
         from scipy.linalg import blas, lapack
 
         self._block, self._count, self._rule = block, count, rule
+        self._short = rule.charged and not rule.share  # whether the adjoint may be one product
         M = len(K)
         self._L, self._jitter = _factor(K)
         self.failed = self._L is None
         if self.failed:
             return
+        self._inverse, _ = lapack.dtrtri(self._L, lower=1)  # products with it cost 0.6 of substitutions, and lose little
         A, self.log_det = np.eye(M, order="F"), 0.0
         b: Any = 0.0
         own: Any = 0.0
         self._kept: list[tuple[Block, np.ndarray]] | None = []
         for i in range(count):
             rows, V = self._made(i)
-            of = of_rows(V, rows.k, rows.w, rows.T, rule, False)
-            A = blas.dsyrk(1.0, V * np.sqrt(of.e), beta=1.0, c=A, lower=1, overwrite_c=1)
+            self._short &= float(rows.w.max(initial=0.0) * rows.k.mean()) < LOUD if i == 0 else True
+            told = np.einsum("nm,nm->n", V.T, V.T)
+            of = of_rows(np.sqrt(told)[None], rows.k, rows.w, rows.T, rule, False)
+            alike = of.e[0] > 0 and np.ptp(of.e) == 0
+            weight, white = (of.e[0], V) if alike else (1.0, V * np.sqrt(of.e))
+            A = blas.dsyrk(weight, white, beta=1.0, c=A, lower=1, overwrite_c=1)
             b, own = b + V @ of.g, own + own_forms(of, rows.T, False)
             self.log_det += float(charge(of, rows.w, rule, np.log))
             if self._kept is not None:
-                self._kept.append(self._first(rows, V))
+                self._kept.append(self._first(rows, V, told))
             if i == 0 and count * rows.K.nbytes > KEPT:
                 self._kept = None
         self._R, failed = lapack.dpotrf(A, lower=1, clean=1)
@@ -74,13 +82,13 @@ class HostLowRank:
         from scipy.linalg import blas
 
         rows = self._block(i)
-        return rows, blas.dtrsm(1.0, self._L, rows.K.T, side=0, lower=1)
+        return rows, blas.dtrmm(1.0, self._inverse, rows.K.T, side=0, lower=1)
 
-    def _first(self, rows: Block, V: np.ndarray) -> tuple[Block, np.ndarray]:
+    def _first(self, rows: Block, V: np.ndarray, told: np.ndarray | None = None) -> tuple[Block, np.ndarray]:
         """What the adjoint needs: V in place of K, or K and diag VᵀV where that is enough."""
-        if self._rule.share or not self._rule.charged:
+        if not self._short:
             return rows._replace(K=np.zeros((0, len(V)))), V  # a view would keep all of K
-        return rows, (V * V).sum(axis=0)
+        return rows, np.einsum("nm,nm->n", V.T, V.T) if told is None else told
 
     def _again(self) -> Iterator[tuple[Block, np.ndarray]]:
         if self._kept is not None:
@@ -96,7 +104,7 @@ class HostLowRank:
         L, m, rule, G = self._L, self._m, self._rule, 0.5 * (G + G.T)
         inverse, _ = lapack.dpotri(self._R, lower=1)
         inverse = np.tril(inverse) + np.tril(inverse, -1).T
-        eye, only_charged = np.eye(len(m)), rule.charged and not rule.share
+        eye, only_charged = np.eye(len(m)), self._short
         left = lambda columns: blas.dtrsm(1.0, L, np.asfortranarray(columns), side=0, lower=1, trans_a=1)
         around = lambda matrix: left(left(matrix).T)
         B, gamma = around(inverse - eye) if only_charged else None, left(m)
@@ -107,24 +115,31 @@ class HostLowRank:
                 of = of_rows(np.sqrt(V)[None], rows.k, rows.w, rows.T, rule, False)
                 got = pulled(of, V + np.einsum("nm,nm->n", rows.K, BK), rows.K @ gamma, rows.T, a, G, rule, False)
                 BK *= (2 * a * of.e)[:, None]
-                BK -= (2 * got.residual @ G) @ gamma.T
-                receive(i, ToBlock(BK, got.d, got.w, got.t))
+                receive(i, ToBlock(_less(BK, 2 * got.residual @ G, gamma), got.d, got.w, got.t))
                 continue
             of, to = of_rows(V, rows.k, rows.w, rows.T, rule, False), V.T @ inverse
             got = pulled(of, np.einsum("nm,mn->n", to, V), V.T @ m, rows.T, a, G, rule, False)
             to *= (2 * a * of.e)[:, None]
             to -= V.T * (2 * got.d)[:, None]
-            to -= (2 * got.residual @ G) @ m.T
+            to = _less(to, 2 * got.residual @ G, m)
             for sign in (1.0, -1.0):  # two halves of the work of one product
                 some = sign * got.d > 0
                 half = (
                     blas.dsyrk(1.0, np.asfortranarray(V[:, some] * np.sqrt(sign * got.d[some])), lower=1) if some.any() else 0.0
                 )
                 VcV += sign * half
-            receive(i, ToBlock(blas.dtrsm(1.0, L, to.T, side=0, lower=1, trans_a=1, overwrite_b=1).T, got.d, got.w, got.t))
+            to = blas.dtrmm(1.0, self._inverse, to.T, side=0, lower=1, trans_a=1, overwrite_b=1).T
+            receive(i, ToBlock(to, got.d, got.w, got.t))
         VcV = VcV if only_charged else np.tril(VcV) + np.tril(VcV, -1).T
         to_K = -around(a * (eye - inverse) - m @ G @ m.T - VcV)
         return to_K + self._jitter * np.trace(to_K) / len(m) * eye
+
+
+def _less(rows: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """rows − left rightᵀ, in place."""
+    from scipy.linalg import blas
+
+    return blas.dgemm(-1.0, right, left, beta=1.0, c=rows.T, trans_b=1, overwrite_c=1).T
 
 
 def _factor(K: np.ndarray) -> tuple[Any, float]:
