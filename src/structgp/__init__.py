@@ -134,6 +134,7 @@ _WHERE = {
     "sklearn.outputs": ["MultiOutputGP"],
     "models.outputs": ["FittedOutputs", "fit_outputs"],
     "sklearn.estimators": ["GPClassifier", "GPCountRegressor", "GPRegressor"],
+    "sklearn.robust": ["HeteroscedasticGPRegressor", "RobustGPClassifier", "TwinnedGPRegressor"],
     "sklearn.additive": [
         "AdditiveGPClassifier",
         "AdditiveGPRegressor",

@@ -79,6 +79,7 @@ class Learning:
     trace: tuple[float, ...] = ()  # the objective after every step, where a method keeps it
     pressed: tuple[str, ...] = ()  # of those at a bound, the ones that the data push further
     rows: int = 0  # drawn at random, that learning looked at; 0 for all
+    runner_up: float | None = None  # the objective where the best climb from another kind of start ended
 
     def __str__(self) -> str:
         ended = "converged" if self.converged else f"stopped: {self.message}"
@@ -87,6 +88,8 @@ class Learning:
             text += f"; by {self.rows} rows drawn at random"
         if self.restarts:
             text += f"; {self.restarts} restarts ended within {self.spread:.3g} of each other"
+        if self.runner_up is not None:
+            text += f"; another kind of start ended {self.objective - self.runner_up:.3g} below"
         return text + (f"; at a bound: {', '.join(self.at_bound)}" if self.at_bound else "")
 
 
@@ -309,6 +312,8 @@ def climb(
         looks = [Look(starts[0], *objective(starts[0]))]
         looks += [Look(start, *objective(start)) for start in starts[1:] if not deadline.passed()]
     best = max(looks, key=lambda look: look.value)
+    if best.value <= LOWEST and len(others):
+        best, others = Look(others[0], *objective(others[0])), others[1:]
     if best.value <= LOWEST:
         raise NoStart(
             f"the evidence is not finite at the start, {with_free(model, starts[0])}: "
@@ -329,6 +334,7 @@ def climb(
     with Progress(progress, expected, deadline) as report, lapack_threads(count, len(begin)):
         runs = _climb_all(free, count, begin, bounds, max_evaluations, report, best, deadline, worth)
     winner = max(runs, key=lambda run: run.value)
+    kinds = [max((run.value for run in part), default=None) for part in (runs[: 1 + restarts], runs[1 + restarts :])]
     names = np.asarray(free_names(model))
     at_bound = np.any(np.abs(winner.theta[:, None] - bounds) < 1e-6, axis=1)
     learning = Learning(
@@ -342,6 +348,7 @@ def climb(
         spread=winner.value - min(run.value for run in runs),
         at_bound=tuple(map(str, names[at_bound])),
         pressed=tuple(map(str, names[_pressed(model, winner, bounds, count, ours)])),
+        runner_up=None if None in kinds else min(kinds),  # type: ignore[type-var]
     )
     return with_free(model, free.theta(winner.theta)), learning
 

@@ -142,6 +142,13 @@ class Likelihood(Parametrised):
         """The same with wider noise, the more the nearer t is to 0: where a search for sites may begin that failed at t = 1."""
         return self
 
+    def told_apart(self, noise: float, outside: float, share: float) -> Likelihood | None:
+        """Where learning may start when noise has this variance, but for a share of rows that miss by this mean square.
+
+        None where there is no such difference.
+        """
+        return None
+
     def outlier_probability(self, y: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
         """The probability that what was observed is an outlier, when without it f ~ N(mean, variance)."""
         raise NotImplementedError(f"{type(self).__name__} knows of no outliers: use Twinned() or MixtureNoise()")

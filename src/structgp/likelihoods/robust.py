@@ -92,6 +92,9 @@ class StudentT(Likelihood):
         scale, level, spread = _robust_start(y, noisy)
         return self.replace(scale=scale), level, spread
 
+    def told_apart(self, noise: float, outside: float, share: float) -> Likelihood | None:
+        return self.replace(scale=np.sqrt(noise))
+
     def moments(self, f: Numbers, extra: Numbers = 1.0) -> tuple[Numbers, Numbers]:
         return f, self._width() / (self.df - 2)
 
@@ -174,6 +177,9 @@ class LaplaceNoise(Likelihood):
     def suggested(self, y: np.ndarray, extra: np.ndarray | None, noisy: float) -> tuple[Likelihood, float, float]:
         scale, level, spread = _robust_start(y, noisy)
         return self.replace(scale=scale), level, spread
+
+    def told_apart(self, noise: float, outside: float, share: float) -> Likelihood | None:
+        return self.replace(scale=np.sqrt(0.5 * noise))
 
     def moments(self, f: Numbers, extra: Numbers = 1.0) -> tuple[Numbers, Numbers]:
         return f, 2 * self.scale**2
@@ -259,6 +265,9 @@ class MixtureNoise(Likelihood):
     def suggested(self, y: np.ndarray, extra: np.ndarray | None, noisy: float) -> tuple[Likelihood, float, float]:
         scale, level, spread = _robust_start(y, noisy)
         return self.replace(narrow=scale, wide=10 * scale), level, spread
+
+    def told_apart(self, noise: float, outside: float, share: float) -> Likelihood | None:
+        return self.replace(narrow=np.sqrt(noise), wide=np.sqrt(outside), weight=share)
 
     def moments(self, f: Numbers, extra: Numbers = 1.0) -> tuple[Numbers, Numbers]:
         return f, (1 - self.weight) * self.narrow**2 + self.weight * self.wide**2

@@ -209,6 +209,12 @@ class Switch(Likelihood):
                 _, level[leaf.latent], spread[leaf.latent] = leaf.likelihood.suggested(y, extra, noisy)
         return self.replace(real=sides[0][0], other=sides[1][0]), level, spread
 
+    def told_apart(self, noise: float, outside: float, share: float) -> Likelihood | None:
+        if self.separate:
+            return None
+        real, other = (_as_wide(side, noise) for side, noise in ((self.real, noise), (self.other, outside)))
+        return None if real is None or other is None else self.replace(real=real, other=other)
+
     # predictions are mixtures over the leaves
 
     def moments(self, f: Numbers, extra: Numbers = 1.0) -> tuple[Numbers, Numbers]:
@@ -286,6 +292,13 @@ def _leaves_of(node: Likelihood, gate: int, signal: int, turns: tuple[Turn, ...]
     ours = node.real.gates if isinstance(node.real, Switch) else 0
     beside = signal + _signals(node.real) if node.separate else signal
     return (*_leaves_of(node.real, after, signal, turn(1)), *_leaves_of(node.other, after + ours, beside, turn(-1)))
+
+
+def _as_wide(side: Likelihood, noise: float) -> Likelihood | None:
+    """One side of a switch with noise of this variance; of several kinds the narrower, and the others wider."""
+    if isinstance(side, (Gaussian, Unrelated)):
+        return side.replace(noise=noise)
+    return side.told_apart(noise, OUTSIDE * noise, 0.5)
 
 
 def _signals(node: Likelihood) -> int:

@@ -21,6 +21,7 @@ from ..kernels.independent import IndependentKernels
 from ..kernels.outputs import outputs_of
 from ..learn.average import average
 from ..learn.believe import believe
+from ..learn.blocks import block_start
 from ..learn.clock import OUT_OF_TIME, Deadline
 from ..learn.density import Density
 from ..learn.em import maximise_by_em
@@ -216,6 +217,8 @@ class GP(Parametrised):
             restarts = restarts_for(gp, inputs, data) if method == "evidence" else 0
             if rule is not None and chosen.engine.learner == "inducing" and len(inputs) <= FEW_ROWS:
                 restarts = 2
+            if gp.likelihood.latents > 1 and gp.likelihood.default_inference == "ep":
+                restarts = 0  # an evaluation is a search, and it fails where nothing fits
         options: dict[str, Any] = {
             "restarts": whole(restarts, "restarts"),
             "seed": generator(seed),
@@ -239,6 +242,8 @@ class GP(Parametrised):
             options["objective"] = Density(options["objective"], beliefs)
         elif beliefs is not None:
             options["beliefs"] = beliefs
+        if sites is not None and method == "evidence" and chosen.engine.learner == "evidence":
+            options["others"] = options.get("others", []) + block_start(gp, inputs, data, options["objective"], deadline)
         with compiled_ahead(gp, inputs, data, chosen.engine, rule, after=gradient):
             learn = OWN.get(chosen.engine.learner, LEARNERS[method]) if method == "evidence" else LEARNERS[method]
             learned, learning = learn(gp, inputs, data, chosen.chosen, **options)

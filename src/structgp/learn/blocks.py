@@ -1,0 +1,172 @@
+"""Where learning with outliers starts: without the rows that a plain process, given all the others, would not have expected.
+
+Outliers that come in groups vouch for each other, so rows are left out with their nearest neighbours. Of a Gaussian process
+with covariance C, A = C⁻¹ and a = A(y − m), a block B of k rows given all others misses by
+
+    d² = a_Bᵀ (A_BB)⁻¹ a_B ~ χ²_k,   z = (d² − k)/√(2k).
+
+The block with the largest z goes, the process is learned again, and so on while z is large. What it then believes of the
+function and of the noise is where learning starts; the rows that went tell how wide outliers are.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float
+
+from ..engines.base import GLIMPSE, Offer
+from ..engines.cholesky import Cholesky, cost_of_matrix
+from ..inputs.layouts import Inputs, as_inputs
+from ..inputs.observations import Data
+from ..kernels.independent import IndependentKernels
+from ..likelihoods.gaussian import Gaussian
+from ..means import ConstantMean, ZeroMean
+from ..parameters.tree import free_vector, learned_leaves, named_values, with_values
+from ..structure.dense import covariance
+from .clock import NEVER, Deadline
+from .initialise import glimpse, scales_of, suggested
+from .maximise import maximise
+from .objective import LOWEST, Objective
+
+SIZES = (1, 3, 5, 8)  # rows of a block
+UNLIKELY = 4.0  # z beyond which a block goes
+ROUNDS = 4
+LEAST = 8  # rows that must be left
+WIDER, TRIES = 3.0, 6  # times the noise, where there is no value at a start, and how often
+
+
+class Clean(NamedTuple):
+    """A plain process of the rows that it expects, which rows these are, and the mean square by which the others miss it."""
+
+    model: Any
+    kept: Bool[np.ndarray, " N"]
+    outside: float
+
+
+def block_start(model: Any, inputs: Inputs, data: Data, objective: Objective, deadline: Deadline = NEVER) -> list[Any]:
+    """The model where a plain process without the rows it does not expect would put it, or nothing where all are expected.
+
+    Where the objective has no value there, the noise is made wider until it has one.
+    """
+    plain = _plain(model)
+    if plain is None or len(inputs) < 2 * LEAST or deadline.passed():
+        return []
+    if len(inputs) > GLIMPSE:
+        inputs, data = glimpse(inputs, data)
+    clean = without_blocks(plain, inputs, data, deadline)
+    seen = np.asarray(data.seen)
+    share = 1 - float(np.sum(clean.kept) / np.sum(seen))
+    if not share:
+        return []
+    for times in WIDER ** np.arange(TRIES):
+        noise = times * float(clean.model.likelihood.noise)
+        start = _as_start(model, clean, noise, share, suggested(model, np.asarray(inputs.points), data))
+        if start is None or objective(free_vector(start))[0] > LOWEST:
+            return [] if start is None else [start]
+    return []
+
+
+def without_blocks(plain: Any, inputs: Inputs, data: Data, deadline: Deadline = NEVER) -> Clean:
+    """A plain process learned without the blocks of rows that it does not expect."""
+    X, y, seen = np.asarray(inputs.points), np.asarray(data.y)[:, 0], np.asarray(data.seen)
+    offer = Offer(Cholesky(), cost_of_matrix(len(inputs), inputs.dimension))
+    near, kept = _neighbours(X / scales_of(X), max(SIZES)), seen.copy()
+    for _ in range(ROUNDS + 1):
+        rows = Data(data.y, np.zeros(len(y)), kept, data.flat)
+        plain = maximise(plain, as_inputs(X), rows, offer, restarts=0, seed=0, max_evaluations=100, progress=False)[0]
+        worst, z = _worst_block(plain, X, y, kept, near)
+        if z <= UNLIKELY or kept.sum() - len(worst) < max(LEAST, seen.sum() // 2) or deadline.passed():
+            break
+        kept[worst] = False
+    gone = seen & ~kept
+    if not gone.any():
+        return Clean(plain, kept, float(np.var(y[seen])))
+    missed = y[gone] - _mean_at(plain, X, y, kept)[gone]
+    return Clean(plain, kept, max(float(np.mean(missed**2)), float(np.var(y[seen]))))
+
+
+def _plain(model: Any) -> Any:
+    """The signal of a model with Gaussian noise, if there is such a thing to begin at."""
+    latent, _ = model.likelihood.signal
+    if model.likelihood.told_apart(1.0, 2.0, 0.1) is None:
+        return None
+    mean = model.mean
+    if model.likelihood.latents > 1:
+        if not isinstance(mean, (ConstantMean, ZeroMean)) or not isinstance(model.kernel, IndependentKernels):
+            return None
+        mean = ConstantMean(np.ravel(np.broadcast_to(getattr(mean, "value", 0.0), model.likelihood.latents))[latent])
+    kernel = model.kernel.kernels[latent] if isinstance(model.kernel, IndependentKernels) else model.kernel
+    return model.replace(kernel=kernel, likelihood=Gaussian(), mean=mean)
+
+
+def _as_start(model: Any, clean: Clean, noise: float, share: float, like: Any) -> Any:
+    """The model with the signal and the noise of a clean process, and all else where the data suggest it."""
+    likelihood = model.likelihood.told_apart(noise, max(clean.outside, WIDER * noise), share)
+    latent, _ = model.likelihood.signal
+    several = isinstance(model.kernel, IndependentKernels)
+    where = f"kernel.kernels[{latent}]." if several else "kernel."
+    values = named_values(like)
+    values |= {where + path: value for path, value in named_values(clean.model.kernel).items()}
+    values |= {f"likelihood.{path}": value for path, value in named_values(likelihood).items()}
+    for path, value in named_values(clean.model.mean).items():
+        here = f"mean.{path}"
+        if here not in values:
+            continue
+        old = np.array(values[here], dtype=float)
+        if old.ndim and not np.ndim(value):
+            old[latent] = value
+        values[here] = old if old.ndim else value
+    inside = lambda leaf: values[leaf.path] if leaf.bounds is None else np.clip(values[leaf.path], *leaf.bounds)
+    return with_values(model, {leaf.path: inside(leaf) for leaf in learned_leaves(model) if leaf.path in values})
+
+
+def _neighbours(X: Float[np.ndarray, "N D"], count: int) -> np.ndarray:
+    """The rows nearest to each, itself first."""
+    from scipy.spatial import cKDTree
+
+    return cKDTree(X).query(X, min(count, len(X)))[1].reshape(len(X), -1)
+
+
+def _worst_block(plain: Any, X: np.ndarray, y: np.ndarray, kept: np.ndarray, near: np.ndarray) -> tuple[np.ndarray, float]:
+    """The block that is least expected given all other rows that are kept, and its z."""
+    place = np.cumsum(kept) - 1
+    A, a = _precision(plain, X, y, kept)
+    worst, largest = np.zeros(0, int), -np.inf
+    for size in SIZES:
+        for block in near[kept][:, :size]:
+            rows = block[kept[block]]
+            if len(rows) < size:
+                continue
+            at = place[rows]
+            d2 = float(a[at] @ np.linalg.solve(A[np.ix_(at, at)], a[at]))
+            z = (d2 - size) / np.sqrt(2 * size)
+            if z > largest:
+                worst, largest = rows, z
+    return worst, largest
+
+
+def _precision(plain: Any, X: np.ndarray, y: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """C⁻¹ and C⁻¹(y − m) of the rows that are kept."""
+    K, m = _covariance_and_mean(plain, X)
+    noise = float(plain.likelihood.noise) + 1e-10 * float(np.mean(np.diagonal(K)))
+    A = np.linalg.inv(K[np.ix_(kept, kept)] + noise * np.eye(kept.sum()))
+    return A, A @ (y - m)[kept]
+
+
+def _mean_at(plain: Any, X: np.ndarray, y: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    K, m = _covariance_and_mean(plain, X)
+    return m + K[:, kept] @ _precision(plain, X, y, kept)[1]
+
+
+def _covariance_and_mean(plain: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    K, m = _prior(plain.kernel, plain.mean, X)
+    return np.asarray(K), np.asarray(m)
+
+
+@jax.jit
+def _prior(kernel: Any, mean: Any, X: Any) -> tuple[Any, Any]:
+    return covariance(kernel, X, X), jax.vmap(mean)(jnp.asarray(X))
