@@ -167,7 +167,7 @@ def _as_bounds(bounds: Any) -> tuple[float, float]:
 
 def show(value: Any) -> str:
     """A number, an array or a nested value as it would be typed."""
-    if is_traced(value) or isinstance(value, (str, eqx.Module)):
+    if is_traced(value) or isinstance(value, (str, bool, eqx.Module)):
         return str(value) if is_traced(value) else repr(value)
     if isinstance(value, tuple):
         return "(" + ", ".join(show(item) for item in value) + ("," if len(value) == 1 else "") + ")"

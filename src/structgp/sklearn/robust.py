@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from ..inputs.reading import read_numbers
 from ..kernels.algebra import Kernel
 from ..kernels.independent import Independent
-from ..kernels.stationary import Matern32, Matern52, SquaredExponential
+from ..kernels.stationary import Matern32, Matern52, Matern72, SquaredExponential
 from ..likelihoods.base import Likelihood
 from ..likelihoods.gaussian import Gaussian
 from ..likelihoods.heteroscedastic import HeteroscedasticGaussian
@@ -19,20 +20,20 @@ from ..likelihoods.switch import Switch, TwinnedLabels
 from ..means import ConstantMean
 from ..models.choose import SECONDS
 from ..parameters.priors import LogNormal, Normal
-from ..parameters.tree import learned
+from ..parameters.tree import fixed, learned
 from ..process.gp import GP
 from .estimators import _GPEstimator, _units_of_columns
 
+FLAT = 0.1  # slope of labels that are little more than coins, beside 3 of the others; learned, the two might change places
 EITHER = Normal(0.75, 1.0)  # of the level of a gate, about 1.5, and of a signal in standard units
 
 
-def _kernel(D: int, lengthscale: LogNormal, variance: LogNormal) -> Kernel:
-    """One lengthscale for all columns, with priors; along a line a process whose cost is linear."""
-    start = learned(
-        float(np.sqrt(D)) * float(np.exp(lengthscale.mean)), prior=LogNormal(lengthscale.mean + 0.5 * float(np.log(D)), lengthscale.sd)
-    )
-    size = learned(float(np.exp(variance.mean)), prior=variance)
-    return Matern32(start, size) if D == 1 else SquaredExponential(start, size)
+def _kernel(D: int, log_lengthscale: tuple[float, float], log_variance: tuple[float, float], along: Any = Matern32) -> Kernel:
+    """One lengthscale for all columns, with normal priors of the logarithms; along a line a process whose cost is linear."""
+    middle, sd = log_lengthscale[0] + 0.5 * math.log(D), log_lengthscale[1]
+    lengthscale = learned(math.exp(middle), prior=LogNormal(middle, sd))
+    variance = learned(math.exp(log_variance[0]), prior=LogNormal(*log_variance))
+    return along(lengthscale, variance) if D == 1 else SquaredExponential(lengthscale, variance)
 
 
 class _Standardised(_GPEstimator):
@@ -167,7 +168,7 @@ class TwinnedGPRegressor(_SeveralLatents):
         self.outlier_probability_ = self.fitted_.outlier_probability
 
     def _model(self) -> GP:
-        gate = self.gate or _kernel(self.n_features_in_, LogNormal(0.3, 0.7), LogNormal(0.7, 0.7))
+        gate = self.gate or _kernel(self.n_features_in_, (0.3, 0.7), (0.7, 0.7))
         wide = learned(2.0, prior=LogNormal(0.7, 1.0))
         likelihood = Switch(Gaussian(0.1), Gaussian(wide))
         return GP(Independent(gate, self._signal_kernel()), likelihood, ConstantMean(learned([1.5, 0.0], prior=EITHER)))
@@ -205,7 +206,7 @@ class HeteroscedasticGPRegressor(_SeveralLatents):
         pass
 
     def _model(self) -> GP:
-        gate = self.gate or _kernel(self.n_features_in_, LogNormal(0.5, 0.7), LogNormal(0.0, 1.0))
+        gate = self.gate or _kernel(self.n_features_in_, (0.5, 0.7), (0.0, 1.0))
         likelihood: Likelihood = HeteroscedasticGaussian()
         return GP(Independent(gate, self._signal_kernel()), likelihood, ConstantMean([-2.0, 0.0]))
 
@@ -214,7 +215,7 @@ class RobustGPClassifier(ClassifierMixin, _Standardised):
     """Two classes whose labels are wrong in places: a second process, the gate, says where they are little more than coins.
 
     Columns of X are standardised. A function that changes quickly explains bands of wrong labels as well as a gate does, so the
-    function is believed to be rigid: log lengthscale N(−0.3, 0.5²), that of the gate N(−1.5, 0.7²), in standard units. The
+    function is believed to be rigid: log lengthscale N(−0.3, 0.3²), that of the gate N(−1.5, 0.7²), in standard units. The
     evidence cannot tell the two apart: do not choose by it between this and `GPClassifier`. `predict` and `predict_proba` are
     of the true label.
 
@@ -244,10 +245,12 @@ class RobustGPClassifier(ClassifierMixin, _Standardised):
             )
         self.classes_, self._columns = classes, _units_of_columns(X)
         D = self.n_features_in_
-        kernel = self.kernel or _kernel(D, LogNormal(-0.3, 0.5), LogNormal(0.0, 1.0))
-        gate = self.gate or _kernel(D, LogNormal(-1.5, 0.7), LogNormal(0.7, 0.7))
+        kernel = self.kernel or _kernel(D, (-0.3, 0.3), (0.0, 1.0), Matern72)
+        gate = self.gate or _kernel(D, (-1.5, 0.7), (0.7, 0.7))
         mean = ConstantMean(learned([1.5, 0.0], prior=EITHER))
-        self._learn(GP(Independent(gate, kernel), TwinnedLabels(), mean), self._in_units(X), codes.astype(float))
+        self._learn(
+            GP(Independent(gate, kernel), TwinnedLabels(flat=fixed(FLAT)), mean), self._in_units(X), codes.astype(float)
+        )
         self.outlier_probability_ = self.fitted_.outlier_probability
         return self
 
