@@ -158,9 +158,8 @@ def scale(rows: int) -> None:
         fitted = gp.condition(t, y)
         spent = time.process_time() - began, time.perf_counter() - clock
         f = fitted.inference.mean[:, 1] if name == "twinned" else fitted.inference.mean
-        print(
-            f"{name:10} {fitted.inference}; {spent[0]:.1f} s of CPU, {spent[1]:.1f} s; rmse {np.sqrt(np.mean((f - truth) ** 2)):.4f}"
-        )
+        error = np.sqrt(np.mean((f - truth) ** 2))
+        print(f"{name:10} {fitted.inference}; {spent[0]:.1f} s of CPU, {spent[1]:.1f} s; rmse {error:.4f}")
         if name == "twinned":
             named = fitted.outlier_probability > 0.5
             found = np.sum(named & outlier)

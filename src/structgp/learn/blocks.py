@@ -24,18 +24,21 @@ from ..inputs.layouts import Inputs, as_inputs
 from ..inputs.observations import Data
 from ..kernels.independent import IndependentKernels
 from ..likelihoods.gaussian import Gaussian
+from ..likelihoods.switch import SPREAD
 from ..means import ConstantMean, ZeroMean
 from ..parameters.tree import free_vector, learned_leaves, named_values, with_values
 from ..structure.dense import covariance
 from .clock import NEVER, Deadline
-from .initialise import glimpse, scales_of, suggested
+from .initialise import glimpse, scales_of, suggest, suggested
 from .maximise import maximise
 from .objective import LOWEST, Objective
+from .sites import SiteEvidence
 
 SIZES = (1, 3, 5, 8)  # rows of a block
 UNLIKELY = 4.0  # z beyond which a block goes
 ROUNDS = 4
 LEAST = 8  # rows that must be left
+LEAST_NOISE = 1e-3  # of the variance of y: with fewer rows than it could bend to, a plain process may find none at all
 WIDER, TRIES = 3.0, 6  # times the noise, where there is no value at a start, and how often
 
 
@@ -47,26 +50,32 @@ class Clean(NamedTuple):
     outside: float
 
 
-def block_start(model: Any, inputs: Inputs, data: Data, objective: Objective, deadline: Deadline = NEVER) -> list[Any]:
+def block_start(
+    model: Any, inputs: Inputs, data: Data, objective: Objective, sites: SiteEvidence | None = None, deadline: Deadline = NEVER
+) -> list[Any]:
     """The model where a plain process without the rows it does not expect would put it, or nothing where all are expected.
 
-    Where the objective has no value there, the noise is made wider until it has one.
+    Where the objective has no value there, the noise is made wider until it has one. `sites` are told to begin without these
+    rows as well.
     """
     plain = _plain(model)
     if plain is None or len(inputs) < 2 * LEAST or deadline.passed():
         return []
     if len(inputs) > GLIMPSE:
         inputs, data = glimpse(inputs, data)
+        sites = None
     clean = without_blocks(plain, inputs, data, deadline)
     seen = np.asarray(data.seen)
     share = 1 - float(np.sum(clean.kept) / np.sum(seen))
     if not share:
         return []
     for times in WIDER ** np.arange(TRIES):
-        noise = times * float(clean.model.likelihood.noise)
-        start = _as_start(model, clean, noise, share, suggested(model, np.asarray(inputs.points), data))
-        if start is None or objective(free_vector(start))[0] > LOWEST:
-            return [] if start is None else [start]
+        noise = times * max(float(clean.model.likelihood.noise), LEAST_NOISE * float(np.var(data.y[seen])))
+        start = _as_start(model, clean, noise, share, _suggested(model, np.asarray(inputs.points), data))
+        if sites is not None:
+            sites.hint(free_vector(start), np.where(clean.kept, noise, max(clean.outside, WIDER * noise)))
+        if objective(free_vector(start))[0] > LOWEST:
+            return [start]
     return []
 
 
@@ -101,6 +110,16 @@ def _plain(model: Any) -> Any:
         mean = ConstantMean(np.ravel(np.broadcast_to(getattr(mean, "value", 0.0), model.likelihood.latents))[latent])
     kernel = model.kernel.kernels[latent] if isinstance(model.kernel, IndependentKernels) else model.kernel
     return model.replace(kernel=kernel, likelihood=Gaussian(), mean=mean)
+
+
+def _suggested(model: Any, X: np.ndarray, data: Data) -> Any:
+    """The model where the data suggest it, with gates that change within one spread of the inputs: groups are small."""
+    like = suggested(model, X, data)
+    if not isinstance(like.kernel, IndependentKernels):
+        return like
+    near = scales_of(X) / np.sqrt(X.shape[1])
+    of_gates = tuple(suggest(kernel, near, SPREAD) for kernel in like.kernel.kernels[: model.likelihood.gates])
+    return like.replace(kernel=like.kernel.replace(kernels=of_gates + like.kernel.kernels[len(of_gates) :]))
 
 
 def _as_start(model: Any, clean: Clean, noise: float, share: float, like: Any) -> Any:

@@ -45,6 +45,8 @@ PATIENCE = 6  # evaluations without gain after which a climb on random probes en
 SPREAD = 1.0  # standard deviation of the restarts on the scale of θ
 SHIFT = 0.1  # the same of levels, slopes and places, in units of the data, or as a part of the number itself
 ROUNDS = 4  # climbs at most
+TIE = 1.0  # of a log evidence: EP's are off by some tenths, and the start without suspected rows is the safer one
+AGAIN = 3  # times that a climb over jumps begins anew
 WIDEST = 70  # characters of a line of progress
 INTERRUPTED = "interrupted; the best point so far is kept"
 PRESSED = 0.01  # gain in the objective, for each observation and e-fold, that makes an end at a bound worth a warning
@@ -89,7 +91,8 @@ class Learning:
         if self.restarts:
             text += f"; {self.restarts} restarts ended within {self.spread:.3g} of each other"
         if self.runner_up is not None:
-            text += f"; another kind of start ended {self.objective - self.runner_up:.3g} below"
+            gap = self.objective - self.runner_up
+            text += f"; another kind of start ended {abs(gap):.3g} {'below' if gap >= 0 else 'above, which is a tie'}"
         return text + (f"; at a bound: {', '.join(self.at_bound)}" if self.at_bound else "")
 
 
@@ -140,7 +143,8 @@ class OutOfTime(Exception):
 class Climb:
     """One run of L-BFGS-B that remembers the best point it met, so that it can be stopped at any time.
 
-    `looked` is what was already seen at a point where the run may begin.
+    `looked` is what was already seen at a point where the run may begin. A `rugged` objective has jumps, after which the run
+    begins anew at the best point while this is not flat.
     """
 
     def __init__(
@@ -152,7 +156,9 @@ class Climb:
         looked: Look,
         deadline: Deadline = NEVER,
         worth: float = 0.0,
+        rugged: bool = False,
     ) -> None:
+        self.rugged = rugged
         self.objective, self.count, self.stop, self.report, self.looked = objective, count, stop, report, looked
         self.deadline, self.tolerance = deadline, max(TOLERANCE, worth / count)
         self.evaluations = 0
@@ -203,6 +209,11 @@ class Climb:
                 "maxcor": 20,
             }
             result = minimize(self, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+            for _ in range(AGAIN if self.rugged else 0):  # where sites jump, what was learned of the slope there is wrong
+                assert self.best is not None
+                if self._flat(bounds) or self.evaluations >= max_evaluations:
+                    break
+                result = minimize(self, self.best[1], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
             converged, message = bool(result.success), str(result.message)
             if not converged and "ABNORMAL" in message and self._flat(bounds):
                 converged, message = True, "as far as rounding allows"
@@ -332,8 +343,9 @@ def climb(
     begin += [np.clip(free.z(other), *bounds.T) for other in others]
     expected = min(evaluations_of(len(best.theta), restarts) - len(looks), len(begin) * max_evaluations)
     with Progress(progress, expected, deadline) as report, lapack_threads(count, len(begin)):
-        runs = _climb_all(free, count, begin, bounds, max_evaluations, report, best, deadline, worth)
-    winner = max(runs, key=lambda run: run.value)
+        runs = _climb_all(free, count, begin, bounds, max_evaluations, report, best, deadline, worth, _rugged(model))
+    of_others = {id(run) for run in runs[1 + restarts :]}
+    winner = max(runs, key=lambda run: run.value + (TIE if id(run) in of_others and _rugged(model) else 0.0))
     kinds = [max((run.value for run in part), default=None) for part in (runs[: 1 + restarts], runs[1 + restarts :])]
     names = np.asarray(free_names(model))
     at_bound = np.any(np.abs(winner.theta[:, None] - bounds) < 1e-6, axis=1)
@@ -345,12 +357,18 @@ def climb(
         converged=winner.converged,
         message=winner.message,
         restarts=len(begin) - 1,
-        spread=winner.value - min(run.value for run in runs),
+        spread=max(run.value for run in runs) - min(run.value for run in runs),
         at_bound=tuple(map(str, names[at_bound])),
         pressed=tuple(map(str, names[_pressed(model, winner, bounds, count, ours)])),
-        runner_up=None if None in kinds else min(kinds),  # type: ignore[type-var]
+        runner_up=None if None in kinds else kinds[0] if id(winner) in of_others else kinds[1],
     )
     return with_free(model, free.theta(winner.theta)), learning
+
+
+def _rugged(model: Any) -> bool:
+    """Whether sites may jump from one answer to another while parameters move."""
+    likelihood = getattr(model, "likelihood", None)
+    return likelihood is not None and likelihood.latents > 1 and not likelihood.log_concave
 
 
 class _Free:
@@ -399,10 +417,11 @@ def _climb_all(
     looked: Look,
     deadline: Deadline,
     worth: float,
+    rugged: bool,
 ) -> list[Run]:
     """All climbs, side by side when there are several; an interrupt ends them all and keeps what they found."""
     stop = threading.Event()
-    climbs = [Climb(objective, count, stop, report, looked, deadline, worth) for _ in begin]
+    climbs = [Climb(objective, count, stop, report, looked, deadline, worth, rugged) for _ in begin]
     if len(begin) == 1:
         return [climbs[0].run(begin[0], bounds, most)]
     with concurrent.futures.ThreadPoolExecutor(min(len(begin), os.cpu_count() or 1)) as pool:

@@ -36,14 +36,16 @@ class SiteEvidence:
         self.data = data
         with jax.enable_x64(True):  # on the device once, not at every evaluation
             self._inputs, self._data = jax.device_put((inputs, data))
-        self._last = threading.local()  # climbs run side by side, each with its own sites
+        self._last: dict[int, Any] = {}  # climbs run side by side, each on a thread with its own sites
         self._compiling: Early | None = None
         self._cold = inference.unknown(model.likelihood, len(inputs))
+        self._hints: list[tuple[np.ndarray, Any]] = []
 
     def __call__(self, theta: Float[Any, " P"]) -> tuple[Any, Any]:
         arguments = self._arguments(theta)
         compiling = self._compiling or self.begin(theta)
-        found = self._find(arguments, LEARNING)
+        hints = [sites for at, sites in self._hints if np.allclose(at, theta, rtol=1e-9, atol=1e-9)]
+        found = self._find(arguments, LEARNING, hints)
         compiling.wait()
         if found.status == CONVERGED and np.isfinite(found.log_evidence):
             return found.log_evidence, _gradient(theta, self.model, *arguments[1:], found)
@@ -57,22 +59,40 @@ class SiteEvidence:
         self._compiling = compiling(_gradient, theta, self.model, *arguments[1:], find_sites.eval_shape(*search))
         return self._compiling
 
+    def hint(self, theta: Float[Any, " P"], variance: Float[np.ndarray, " N"]) -> None:
+        """At θ, and from there on, begin where the signal was seen with Gaussian noise of these variances."""
+        w, h = jax.tree.map(np.zeros_like, self._cold)
+        if w.ndim > 2:
+            return
+        count, y = len(variance), np.asarray(self.data.y)[:, 0]
+        at = (slice(count), self.model.likelihood.signal[0]) if w.ndim == 2 else slice(count)
+        w[at] = np.where(self.data.seen[:count], 1 / variance, 0.0)
+        h[at] = w[at] * y[:count]
+        self._hints.append((np.asarray(theta), (w, h)))
+
     def sites(self, theta: Float[Any, " P"]) -> Found:
-        """The sites at θ, found to the end."""
-        starts = [start for start in (getattr(self._last, "sites", None), self._cold) if start is not None]
-        model, inputs, data, engine, rule = self._arguments(theta)
-        return search(model, inputs, data, engine, rule, starts, TOLERANCE)
+        """The sites at θ, found to the end: of several that stay where they are those with the largest evidence."""
+        model, inputs, data, engine, rule = arguments = self._arguments(theta)
+        if model.likelihood.log_concave:
+            warm = [start for start in (self._last.get(threading.get_ident()), self._cold) if start is not None]
+            return search(model, inputs, data, engine, rule, warm, TOLERANCE)
+        found = [find_sites(*arguments, start, TOLERANCE) for start in (*self._last.values(), self._cold)]
+        ended = [one for one in found if one.status == CONVERGED and np.isfinite(one.log_evidence)]
+        if ended:
+            return max(ended, key=lambda one: float(one.log_evidence))
+        return search(model, inputs, data, engine, rule, (self._cold,), TOLERANCE)
 
     def _arguments(self, theta: Float[Any, " P"]) -> tuple[Any, ...]:
         at = with_free(self.model, np.asarray(theta))
         return at, self._inputs, self._data, self.engine.tuned(at, self.inputs, self.data), self.inference
 
-    def _find(self, arguments: tuple[Any, ...], tolerance: float) -> Found:
-        warm, cold = getattr(self._last, "sites", None), self._cold
-        for start in (cold,) if warm is None else (warm, cold):
+    def _find(self, arguments: tuple[Any, ...], tolerance: float, hints: list[Any]) -> Found:
+        thread = threading.get_ident()
+        warm, cold = self._last.get(thread), self._cold
+        for start in (*hints, *(() if warm is None else (warm,)), cold):
             found = find_sites(*arguments, start, tolerance)
             if found.status == CONVERGED:
-                self._last.sites = (found.w, found.h)
+                self._last[thread] = (found.w, found.h)
                 break
         return found
 

@@ -243,7 +243,7 @@ class GP(Parametrised):
         elif beliefs is not None:
             options["beliefs"] = beliefs
         if sites is not None and method == "evidence" and chosen.engine.learner == "evidence":
-            options["others"] = options.get("others", []) + block_start(gp, inputs, data, options["objective"], deadline)
+            options["others"] = options.get("others", []) + block_start(gp, inputs, data, options["objective"], sites, deadline)
         with compiled_ahead(gp, inputs, data, chosen.engine, rule, after=gradient):
             learn = OWN.get(chosen.engine.learner, LEARNERS[method]) if method == "evidence" else LEARNERS[method]
             learned, learning = learn(gp, inputs, data, chosen.chosen, **options)

@@ -30,10 +30,13 @@ EITHER = Normal(0.75, 1.0)  # of the level of a gate, about 1.5, and of a signal
 
 def _kernel(D: int, log_lengthscale: tuple[float, float], log_variance: tuple[float, float], along: Any = Matern32) -> Kernel:
     """One lengthscale for all columns, with normal priors of the logarithms; along a line a process whose cost is linear."""
-    middle, sd = log_lengthscale[0] + 0.5 * math.log(D), log_lengthscale[1]
-    lengthscale = learned(math.exp(middle), prior=LogNormal(middle, sd))
+    lengthscale = learned(math.exp(log_lengthscale[0]), prior=LogNormal(*log_lengthscale))
     variance = learned(math.exp(log_variance[0]), prior=LogNormal(*log_variance))
     return along(lengthscale, variance) if D == 1 else SquaredExponential(lengthscale, variance)
+
+
+def _independent(gate: Any, signal: Any) -> Any:
+    return Independent(gate, signal)
 
 
 class _Standardised(_GPEstimator):
@@ -127,10 +130,11 @@ class TwinnedGPRegressor(_SeveralLatents):
     """Regression for data with outliers that come in groups: a second process, the gate, says where they are.
 
     X and y are standardised. Weak priors are part of the model, in these units: log lengthscale of the gate N(0.3, 0.7²), log
-    variance of the gate N(0.7, 0.7²), log variance of outliers N(0.7, 1), levels N(0.75, 1). Learning starts where the data
-    suggest and, besides, without the groups of rows that a plain process would not have expected; the better end by evidence
-    and prior is kept, and the other is in ``fitted_.learning.runner_up``. Where outliers are scattered, `GPRegressor` with
-    ``noise="student-t"`` is as good or better; where noise changes smoothly, `HeteroscedasticGPRegressor` is.
+    variance of the gate N(0.7, 0.7²), log variance of the noise N(−3, 1.5²) and of outliers N(0.7, 1), levels N(0.75, 1).
+    Learning starts where the data suggest and, besides, without the groups of rows that a plain process would not have
+    expected; the better end by evidence and prior is kept, the latter of two that are within 1 of each other, and the other is
+    in ``fitted_.learning.runner_up``. Where outliers are scattered, `GPRegressor` with ``noise="student-t"`` is as good or
+    better; where noise changes smoothly, `HeteroscedasticGPRegressor` is.
 
     Parameters
     ----------
@@ -170,15 +174,15 @@ class TwinnedGPRegressor(_SeveralLatents):
     def _model(self) -> GP:
         gate = self.gate or _kernel(self.n_features_in_, (0.3, 0.7), (0.7, 0.7))
         wide = learned(2.0, prior=LogNormal(0.7, 1.0))
-        likelihood = Switch(Gaussian(0.1), Gaussian(wide))
-        return GP(Independent(gate, self._signal_kernel()), likelihood, ConstantMean(learned([1.5, 0.0], prior=EITHER)))
+        likelihood = Switch(Gaussian(learned(0.05, prior=LogNormal(-3.0, 1.5))), Gaussian(wide))
+        return GP(_independent(gate, self._signal_kernel()), likelihood, ConstantMean(learned([1.5, 0.0], prior=EITHER)))
 
 
 class HeteroscedasticGPRegressor(_SeveralLatents):
     """Regression for noise that changes from place to place: a second process is the logarithm of its variance.
 
-    X and y are standardised. Weak priors are part of the model, in these units: log lengthscale of the log noise N(0.5, 0.7²),
-    log of its variance N(0, 1).
+    X and y are standardised. Weak priors are part of the model, in these units: for D columns log lengthscale of the log noise
+    N(0.5 + ½ log D, 0.7²), log of its variance N(0, 1).
 
     Parameters
     ----------
@@ -206,16 +210,16 @@ class HeteroscedasticGPRegressor(_SeveralLatents):
         pass
 
     def _model(self) -> GP:
-        gate = self.gate or _kernel(self.n_features_in_, (0.5, 0.7), (0.0, 1.0))
+        gate = self.gate or _kernel(self.n_features_in_, (0.5 + 0.5 * math.log(self.n_features_in_), 0.7), (0.0, 1.0))
         likelihood: Likelihood = HeteroscedasticGaussian()
-        return GP(Independent(gate, self._signal_kernel()), likelihood, ConstantMean([-2.0, 0.0]))
+        return GP(_independent(gate, self._signal_kernel()), likelihood, ConstantMean([-2.0, 0.0]))
 
 
 class RobustGPClassifier(ClassifierMixin, _Standardised):
     """Two classes whose labels are wrong in places: a second process, the gate, says where they are little more than coins.
 
     Columns of X are standardised. A function that changes quickly explains bands of wrong labels as well as a gate does, so the
-    function is believed to be rigid: log lengthscale N(−0.3, 0.3²), that of the gate N(−1.5, 0.7²), in standard units. The
+    function is believed to be rigid: for D columns log lengthscale N(−0.3 + ½ log D, 0.3²), that of the gate N(−1.5, 0.7²). The
     evidence cannot tell the two apart: do not choose by it between this and `GPClassifier`. `predict` and `predict_proba` are
     of the true label.
 
@@ -245,11 +249,11 @@ class RobustGPClassifier(ClassifierMixin, _Standardised):
             )
         self.classes_, self._columns = classes, _units_of_columns(X)
         D = self.n_features_in_
-        kernel = self.kernel or _kernel(D, (-0.3, 0.3), (0.0, 1.0), Matern72)
+        kernel = self.kernel or _kernel(D, (-0.3 + 0.5 * math.log(D), 0.3), (0.0, 1.0), Matern72)
         gate = self.gate or _kernel(D, (-1.5, 0.7), (0.7, 0.7))
         mean = ConstantMean(learned([1.5, 0.0], prior=EITHER))
         self._learn(
-            GP(Independent(gate, kernel), TwinnedLabels(flat=fixed(FLAT)), mean), self._in_units(X), codes.astype(float)
+            GP(_independent(gate, kernel), TwinnedLabels(flat=fixed(FLAT)), mean), self._in_units(X), codes.astype(float)
         )
         self.outlier_probability_ = self.fitted_.outlier_probability
         return self
@@ -261,7 +265,8 @@ class RobustGPClassifier(ClassifierMixin, _Standardised):
 
     def predict(self, X: Any) -> np.ndarray:
         """The more probable of the true labels at rows X."""
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        probabilities = self.predict_proba(X)
+        return self.classes_[np.argmax(probabilities, axis=1)]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
