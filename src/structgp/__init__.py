@@ -129,6 +129,8 @@ _WHERE = {
     "decide.optimise": ["Optimiser", "Optimum", "maximise", "minimise"],
     "decide.differentiate": ["GradientEstimate", "estimate_gradient"],
     "decide.integrate": ["IntegralEstimate", "integrate"],
+    "decide.reduced": ["ReducedRank"],
+    "models.network": ["BayesianNetwork"],
     "decide.rules": ["Adaptive", "Bounded", "NoGain", "SmallEI", "Target"],
     "tables.batches": ["ParquetBatches"],
     "sklearn.outputs": ["MultiOutputGP"],

@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from .._types import double_precision, whole
 from ..background import Early
+from ..inputs.layouts import Grid
 from ..kernels.stationary import Matern52
 from ..learn.peak import normalised
 from ..likelihoods.labels import Bernoulli
@@ -25,6 +26,7 @@ from ..process.gp import GP
 from ..process.mixture import FittedMixture
 from . import acquire
 from .acquire import Belief, Failure, Outcome, View
+from .cells import over_cells
 from .rules import Region, Rule, box_around
 from .search import CLIMBERS, LOCAL, SAME, SPREAD, Search, best_of_draw, best_place
 from .space import Limit, Space, as_limit, as_space
@@ -597,6 +599,8 @@ def minimise(
     """
     if options.pop("maximise", False):
         raise ValueError("minimise looks for small values: call maximise for large ones")
+    if isinstance(space, Grid):
+        return _on_grid(f, space, evaluations, False, **options)
     return _run(f, Optimiser(space, **options), evaluations, stop, callback)
 
 
@@ -611,6 +615,8 @@ def maximise(
 ) -> Optimum:
     """The largest value of a function that is expensive to evaluate; otherwise as `minimise`."""
     options.pop("maximise", None)
+    if isinstance(space, Grid):
+        return _on_grid(f, space, evaluations, True, **options)
     return _run(f, Optimiser(space, maximise=True, **options), evaluations, stop, callback)
 
 
@@ -646,6 +652,24 @@ def _run(f: Any, opt: Optimiser, evaluations: int, stop: Any, callback: Any) -> 
             "point, or loosen the limits"
         )
     return Optimum(best.point, best.value, opt.history, account, opt)
+
+
+def _on_grid(
+    f: Any, grid: Grid, evaluations: int, maximise: bool, acquisition: str = "ucb", model: Any = None, seed: int = 0
+) -> Optimum:
+    """The same over the cells of a grid, each of which is measured once at most."""
+    sign = -1.0 if maximise else 1.0
+    seen = over_cells(
+        lambda x: sign * float(f(x)), grid, whole(evaluations, "evaluations", 1), acquisition, model, whole(seed, "seed")
+    )
+    opt = Optimiser([(float(axis[0]), float(axis[-1])) for axis in grid.axes if len(axis) > 1], maximise=maximise, seed=seed)
+    runs = tuple(Evaluation(x, sign * y if math.isfinite(y) else None) for x, y in seen)
+    done = [run for run in runs if not run.failed]
+    if not done:
+        raise ValueError(f"none of {len(runs)} runs gave a value: check the function at one cell")
+    best = min(done, key=lambda run: sign * float(run.value))  # type: ignore[arg-type]
+    account = Account(rows=len(runs), stopped=f"{len(runs)} evaluations were made")
+    return Optimum(best.point, float(best.value), runs, account, opt)  # type: ignore[arg-type]
 
 
 def _limits(name: str, pair: Any) -> tuple[float, float]:

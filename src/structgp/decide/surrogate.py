@@ -55,6 +55,9 @@ STARTS = 4  # climbs side by side, and θ in one computation
 TICKS = 60
 FURTHEST = 4.0  # widths from its centre that a parameter is looked for
 LEAST_NOISE = 1e-9
+EXACT = 1e-10  # stands for the noise variance of exact measurements: below, covariances of smooth functions are singular
+ANGLE = math.pi / math.sqrt(3)  # as wide as all angles
+SHORT = 1.5  # widths below its centre where one climb begins with every lengthscale
 
 
 def capacity_for(rows: int) -> int:
@@ -73,7 +76,8 @@ class Measured:
 
     @classmethod
     def filled(cls, X: np.ndarray, y: np.ndarray, noise: np.ndarray, capacity: int) -> Measured:
-        """Some rows in so many."""
+        """Some rows in so many; exact measurements have a little noise."""
+        noise = np.maximum(noise, EXACT)
         seen = np.arange(capacity) < len(y)
         pad = lambda values: np.concatenate([values, np.zeros(capacity - len(values))])
         return cls(filled(X, capacity), pad(y), pad(noise), seen)
@@ -114,16 +118,16 @@ def learn(gp: GP, measured: Measured, last: np.ndarray | None, members: int, see
     if last is None or climbs:
         rng = np.random.default_rng([seed, 1])
         starts = beliefs.sample(gp, rng, STARTS)
-        starts[0] = (beliefs.center @ beliefs.units.T) if last is None else last
+        starts[1], starts[2] = beliefs.center @ beliefs.units.T, _short(gp, beliefs)
         if last is not None:
-            starts[1] = beliefs.center @ beliefs.units.T
+            starts[0] = last
         low, high = _limits(beliefs)
         bounds = np.tile(np.stack([low, high], axis=1), (STARTS, 1, 1))
         ends = minimise_all(
             lambda thetas: tuple(-part for part in density.many(thetas).summed()),  # type: ignore[arg-type, return-value]
             starts,
             bounds,
-            relative=1e-6,
+            relative=1e-9,
             flat=1e-3,
             max_evaluations=TICKS,
         )
@@ -160,14 +164,26 @@ def beliefs_about(gp: GP, measured: Measured) -> WeakBeliefs:
     }
     for leaf in learned_leaves(gp):
         part = slice(at, at := at + leaf.free_size)
-        rule = ours.get(leaf.path.rpartition(".")[2])
-        plain = isinstance(leaf.support, (Positive, Real)) or leaf.path == "likelihood.noise"
-        if rule is None or leaf.prior is not None or not plain or not np.all(general.ours[part]):
+        if leaf.prior is not None or not np.all(general.ours[part]):
             continue
-        center[part], width[part] = rule
+        if isinstance(leaf.support, Real) and leaf.path.endswith("angles"):  # of rotations: all alike
+            center[part], width[part] = 0.0, ANGLE / np.abs(np.diag(general.units)[part])
+        if not (isinstance(leaf.support, Positive) or leaf.path == "likelihood.noise"):
+            continue
+        name = next((name for name in ours if name in leaf.path.split(".")), None)
+        if name is None:
+            continue
+        center[part], width[part] = ours[name]
         if leaf.path == "likelihood.noise" and free_bounds(leaf) is None:
             bounds[part, 0] = math.log(LEAST_NOISE)
     return general._replace(center=center, width=width, bounds=bounds)
+
+
+def _short(gp: GP, beliefs: WeakBeliefs) -> np.ndarray:
+    """θ at the centre of beliefs, but for short lengthscales: a climb can begin there where long ones make a matrix singular."""
+    names = [leaf.path.split(".") for leaf in learned_leaves(gp) for _ in range(leaf.free_size)]
+    short = np.array(["lengthscale" in name for name in names])
+    return (beliefs.center - SHORT * np.where(short & beliefs.averaged, beliefs.width, 0.0)) @ beliefs.units.T
 
 
 def _limits(beliefs: WeakBeliefs) -> tuple[np.ndarray, np.ndarray]:

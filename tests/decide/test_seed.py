@@ -1,0 +1,91 @@
+"""Optimisation as the seeds had it: several models, rotations, few inducing inputs, grids, networks, two poles."""
+
+import numpy as np
+import pytest
+from benchmarks.double_pole import INPUTS, _slopes, fitness
+
+import structgp as sg
+
+
+def bump(x):
+    return float(np.exp(-0.5 * np.sum(((np.asarray(x) - 0.4) / [0.1, 0.4]) ** 2)))
+
+
+def told(count=7, **options):
+    opt = sg.Optimiser([(0, 1), (0, 1)], maximise=True, noise=0.0, seed=0, **options)
+    for place in opt._whole_space().design(count, 1):
+        opt.tell(place, bump(place))
+    return opt
+
+
+def test_several_models_are_weighted_by_their_evidence():
+    aligned = sg.SquaredExponential([0.3, 0.3])
+    turned = sg.SquaredExponential(sg.GivensMetric([0.3, 0.3], [0.2]))
+    c = np.sqrt(0.5)
+    shares = []
+    for turn in (np.eye(2), np.array([[c, -c], [c, c]])):
+        opt = sg.Optimiser(
+            [(0, 1), (0, 1)], maximise=True, noise=0.0, warp=False, models={"aligned": aligned, "rotated": turned}
+        )
+        for place in opt._whole_space().design(22, 1):
+            opt.tell(place, bump(0.4 + turn @ (place - 0.4)))
+        opt.suggest()
+        shares.append(opt.account.weights["rotated"])
+        assert sum(opt.account.weights.values()) == pytest.approx(1.0)
+    assert shares[0] < 0.5 < 0.95 < shares[1]
+    assert "P(aligned) = " in str(opt.account)
+
+
+def test_a_region_keeps_near_the_best():
+    opt = told(region=sg.Bounded(0.1))
+    best = np.asarray(opt.best.point)
+    assert np.max(np.abs(np.asarray(opt.ask()) - best)) <= 0.1 + 1e-9
+
+
+def test_few_inducing_inputs():
+    opt = told(9, model=sg.ReducedRank(6))
+    place = np.asarray(opt.ask())
+    assert np.all((place >= 0) & (place <= 1))
+    mean, sd = opt.predict(place)
+    assert np.isfinite([mean, sd]).all()
+    with pytest.raises(ValueError, match="no parameters that are averaged over here"):
+        opt.model
+
+
+def test_cells_of_a_grid():
+    grid = sg.Grid(np.linspace(0, 1, 12), np.linspace(0, 1, 9))
+    found = sg.maximise(bump, grid, evaluations=16, seed=0)
+    truth = np.array([bump(x) for x in np.asarray(grid.points)])
+    assert found.value > np.sort(truth)[-6]
+    cells = [tuple(run.point) for run in found.history]
+    assert len(set(cells)) == len(cells) == 16
+    with pytest.raises(ValueError, match="on a grid acquisition must be one of"):
+        sg.minimise(bump, grid, acquisition="pi")
+
+
+def test_a_network_learns_and_optimises():
+    x = np.linspace(0, 1, 8)
+    y = np.sin(5 * x)
+    net = sg.BayesianNetwork(8, noise=0.05, chains=3, samples=4, burn=120, apart=5)
+    found = net.fit(x, y)
+    assert len(found.members) == 12
+    assert 0.4 < found.accepted <= 1.0
+    mean, variance = found.predict(np.linspace(0, 1, 8))
+    assert np.sqrt(np.mean((mean - y) ** 2)) < 0.15
+    assert found.predict(np.array([3.0]))[1] > 3 * variance.max()
+    opt = sg.Optimiser([(0, 1)], model=net, warp=False)
+    opt.tell([[a] for a in x], list(y))
+    assert 0 <= opt.ask()[0] <= 1
+
+
+def test_two_poles_fall_without_a_force_and_stand_with_the_gains_of_a_regulator():
+    from scipy.linalg import solve_continuous_are
+
+    assert fitness(lambda s: 0.0) == pytest.approx(0.0056)  # 56 steps
+    step = 1e-6
+    A = np.stack([(_slopes(step * e, 0.0) - _slopes(-step * e, 0.0)) / (2 * step) for e in np.eye(6)], axis=1)
+    A[:, 1] = np.where(np.abs(A[:, 1]) > 10, 0.0, A[:, 1])  # friction of the cart is a step, which has no slope
+    B = ((_slopes(np.zeros(6), step) - _slopes(np.zeros(6), -step)) / (2 * step))[:, None]
+    A[0, 1] = 1.0
+    gains = B.T @ solve_continuous_are(A, B, np.eye(6), np.eye(1))
+    assert fitness(lambda s: float(-gains[0] @ (s * INPUTS)) / 10) > 5
