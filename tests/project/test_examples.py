@@ -17,6 +17,7 @@ EXAMPLES = sorted(path.stem for path in FOLDER.glob("*.py"))
 SMALLER = {
     "million": {"1_000_000": "400"},
     "streaming": {"24 * 14": "74", "value[known])": "value[known], restarts=0)"},
+    "optimise": {"RUNS = 20": "RUNS = 9", "np.linspace(20, 80, 41)": "np.linspace(20, 80, 5)"},
     "image": {"SIZE, NOISE = 200": "SIZE, NOISE = 16"},
 }
 

@@ -180,7 +180,7 @@ def beliefs_about(gp: GP, measured: Measured) -> WeakBeliefs:
 
 
 def _short(gp: GP, beliefs: WeakBeliefs) -> np.ndarray:
-    """θ at the centre of beliefs, but for short lengthscales: a climb can begin there where long ones make a matrix singular."""
+    """θ at the centre of beliefs, but for short lengthscales: where long ones make a matrix singular, a climb begins there."""
     names = [leaf.path.split(".") for leaf in learned_leaves(gp) for _ in range(leaf.free_size)]
     short = np.array(["lengthscale" in name for name in names])
     return (beliefs.center - SHORT * np.where(short & beliefs.averaged, beliefs.width, 0.0)) @ beliefs.units.T
