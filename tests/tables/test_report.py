@@ -316,7 +316,7 @@ def test_noise_is_not_shown_as_effects_where_rows_are_few():
     layout = Layout(tuple(Column(f"x{d}", "number") for d in range(30)))
     gp = sg.GP(sg.Matern52(np.full(30, 8.0), 9.0), sg.Gaussian(0.05))
     model = TableModel(gp.condition(X, y), layout, "regression", "y", np.zeros(30), np.ones(30), 50)
-    assert alarms(model) == ["50 rows are few for 30 columns: the intervals are probably too narrow"]
+    assert alarms(model) == ["50 rows are few for 30 columns: what is said of single columns and of the noise is unsure"]
     assert alarms(dataclasses.replace(model, rows=150)) == []
     effects = effects_of(model)
     assert effects[0].name == "x0"

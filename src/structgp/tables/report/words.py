@@ -307,7 +307,8 @@ def _distance(length: float, model: TableModel) -> str:
     if places is None:
         return f"{length:.3g}"
     own = length * float(model.scale[places.north])
-    return f"{KILOMETRES * own:.3g} km" if places.degrees else f"{own:.3g} (in the units of {model.layout.names[places.east]})"
+    own_units = f"{round_number(own)} (in the units of {model.layout.names[places.east]})"
+    return f"{KILOMETRES * own:.3g} km" if places.degrees else own_units
 
 
 def _for(length: float, model: TableModel) -> str:
@@ -381,8 +382,8 @@ def alarms(model: TableModel) -> list[str]:
     """What a reader must know before trusting the intervals: coverage far from what was asked, few rows for many columns."""
     D, per_column = len(model.layout.names), model.rows / max(len(model.layout.names), 1)
     crowded = model.shape in TABLES and per_column < FEW_PER_COLUMN
-    few_rows = [f"{model.rows} rows are few for {D} columns: the intervals are probably too narrow"] if crowded else []
-    return _coverage_alarm(model) + _outdone(model) + few_rows
+    few_rows = [f"{model.rows} rows are few for {D} columns: what is said of single columns and of the noise is unsure"]
+    return _coverage_alarm(model) + _outdone(model) + (few_rows if crowded else [])
 
 
 def _outdone(model: TableModel) -> list[str]:
