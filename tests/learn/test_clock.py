@@ -157,6 +157,16 @@ def test_a_deadline_says_what_is_left():
     assert dataclasses.replace(late, at=5.0).left() == 1.0
 
 
+def test_what_would_end_too_late_is_not_begun():
+    deadline = Deadline(10.0, lambda: 4.0)
+    assert deadline.allows(6.0)
+    assert not deadline.allows(6.5)
+    assert not Deadline(4.0, lambda: 4.0).allows(0.0)
+    assert NEVER.allows(1e9)
+    hill, _, learning = climbed(5.5)  # a look takes 1
+    assert hill.looks == learning.evaluations == 5
+
+
 def test_a_deadline_is_shared_and_passed_on():
     deadline = Deadline(10.0, lambda: 4.0)
     assert deadline.share(3).left() == pytest.approx(2.0)

@@ -7,6 +7,7 @@ import structgp as sg
 from structgp.inputs.layouts import as_inputs
 from structgp.inputs.observations import read_observations
 from structgp.learn import inducing
+from structgp.learn.clock import NEVER
 
 RNG = np.random.default_rng(11)
 X = RNG.uniform(-2, 2, (160, 2))
@@ -28,6 +29,18 @@ def test_a_fit_is_near_the_exact_one_and_says_what_it_is():
     assert fitted.kernel.inputs.shape == (30, 2)
     assert "30 inducing inputs, power 0.5" in fitted.summary()
     assert "30 rows of 2" in fitted.summary()
+
+
+def test_learning_goes_on_from_where_it_was_stopped():
+    gp = sg.GP(sg.SquaredExponential([1.0, 1.0]), sg.Gaussian(0.1))
+    stopped = gp.fit(X, Y, approximate=sg.Inducing(12), seconds=0.0)
+    inputs = as_inputs(X)
+    data, offer = read_observations(gp.likelihood, Y, None, "error", inputs), stopped.plan.chosen
+    further, learning = inducing.go_on_through_inputs(stopped.gp, inputs, data, offer, NEVER, 30)
+    assert 1 < learning.evaluations <= 31  # the start is one more
+    ended = further.condition(X, Y, approximate=sg.Inducing(12))
+    assert ended.log_evidence > stopped.log_evidence + 1
+    np.testing.assert_allclose(ended.log_evidence, learning.objective, rtol=1e-6)
 
 
 def test_inputs_move_where_they_are_asked_to_and_stay_where_they_are_given():

@@ -23,4 +23,4 @@ def test_a_start_from_some_rows_ends_where_the_others_do(monkeypatch):
     assert len(places) == len(data.y) == 60
     assert ours.learning.converged
     assert ours.learning.evaluations < whole.learning.evaluations
-    np.testing.assert_allclose(ours.log_evidence, whole.log_evidence, atol=0.02)  # a climb ends where a step gains 0.001
+    np.testing.assert_allclose(ours.log_evidence, whole.log_evidence, atol=0.05)  # a climb ends where a step gains 0.02

@@ -26,7 +26,7 @@ from structgp import (
     ProjectionPursuitGPClassifier,
     ProjectionPursuitGPRegressor,
 )
-from structgp.learn.clock import OUT_OF_TIME
+from structgp.learn.clock import NEVER, OUT_OF_TIME
 from structgp.models import choose
 from structgp.models.additive.model import FittedAdditive
 from structgp.models.pursuit.model import FittedProjectionPursuit
@@ -229,6 +229,34 @@ def test_so_it_is_for_labels(few_rows_are_many, classes):
     assert model.score(X, labels) > 0.8
     assert np.isfinite(model.log_evidence_)
     assert "Additive" in str(model.plan_)
+
+
+@pytest.mark.parametrize("at_once", [10, 100])
+def test_labels_are_learned_from_some_rows_and_given_all(few_rows_are_many, monkeypatch, at_once):
+    monkeypatch.setattr(choose, "LEARNED_FROM", 40)
+    monkeypatch.setattr(choose, "GIVEN_AT_ONCE", at_once)
+    labels = (np.sin(2 * X[:, 0]) > 0).astype(int)
+    one = choose.for_many_rows("classification", X.shape, sg.Bernoulli(), 2, 0, choose.SEARCH)["inducing"]
+    found = one.fit(X, labels.astype(float), None, NEVER)
+    assert len(found.inputs) == 64
+    assert found.plan.engine.structure == ("inducing" if at_once < 64 else "dense")
+    assert found.learning.evaluations > 1
+    assert np.mean((found.predict(X).probability > 0.5) == labels) > 0.85
+    again = one.refit(found, X[:50], labels[:50].astype(float))
+    assert len(again.inputs) == 50
+    assert again.learning is found.learning
+
+
+def test_scores_of_many_rows_know_nothing_of_units(monkeypatch):
+    """Columns of many rows enter by the places of their values, so that no monotone function of a column matters."""
+    labels = (np.sin(2 * X[:, 0]) > 0).astype(int)
+    bent = np.stack([np.exp(X[:, 0]), X[:, 1] ** 3, 5 - X[:, 2]], axis=1)
+    monkeypatch.setattr("structgp.sklearn.estimators.SCORED", 50)
+    ours, theirs = (GPClassifier(max_evaluations=3).fit(rows, labels).predict_proba(rows) for rows in (X, bent))
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    monkeypatch.undo()
+    plain = GPClassifier(max_evaluations=3).fit(bent, labels).predict_proba(bent)
+    assert np.abs(plain - theirs).max() > 1e-3
 
 
 def test_few_rows_and_kernels_of_ones_own_stay_with_one_function():

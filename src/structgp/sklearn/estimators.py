@@ -104,7 +104,8 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         place of the exact one ("dense"): functions of one column each ("additive") or of learned projections
         ("projection-pursuit"), and one function of all columns through inducing inputs ("inducing", or "inducing:200" for so
         many) or, of two to four columns, each row given its neighbours ("neighbours", or "neighbours:20"). The winner is the
-        one by which rows held out are most probable, and `plan_` says how each did. All of these can be asked for by name.
+        one by which rows held out are most probable, and `plan_` says how each did, or why it was not tried. All of these can
+        be asked for by name.
     learn : bool, default True
         Whether `fit` learns the parameters or leaves them as they are (scikit-learn's ``optimizer=None``).
     parameters : str or Averaging, default "auto"
