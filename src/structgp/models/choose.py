@@ -490,9 +490,9 @@ def _attempts(
     learning = _earlier(deadline, GIVING)
     first, *rest = order
     if all(_late(candidates[name], learning.left() - candidates[first].seconds) for name in rest):
+        reasons = {name: _late(candidates[name], learning.left() - candidates[first].seconds) for name in rest}
         alone = _attempt(first, candidates[first], _earlier(deadline, ENDING), lambda one, until: one.fit(X, y, None, until))
         if alone.fitted is not None:
-            reasons = {name: _late(candidates[name], learning.left()) for name in rest}
             done = {first: alone} | {name: Attempt(name, candidates[name], reason=reasons[name]) for name in rest}
             return [done[name] for name in candidates]
     rows = _Rows.of(X, y, task, seed)

@@ -86,7 +86,8 @@ def _by_lapack(K: Array, w: Array, H: Array, with_inverse: bool) -> tuple[Solved
 def _on_host(K: np.ndarray, w: np.ndarray, H: np.ndarray, with_inverse: bool) -> tuple[Any, np.ndarray]:
     from scipy.linalg import lapack
 
-    S, scale = np.sqrt(w)[:, None], K.diagonal().mean()
+    with np.errstate(invalid="ignore"):  # a step too far has negative factors, which leave no density here
+        S, scale = np.sqrt(w)[:, None], K.diagonal().mean()
     B = S * K * S.T
     B[np.diag_indices(len(w))] += 1.0
     factor, _ = factor_on_host(B, w, scale) if np.isfinite(B).all() else (None, 0.0)
