@@ -10,7 +10,19 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.machine import one_line  # noqa: E402
 from benchmarks.report import slope_lines, table  # noqa: E402
 
-ORDER = ["quickstart", "co2", "million", "streaming", "labels", "counts", "robust", "classes", "changepoints", "optimise", "image"]
+ORDER = [
+    "quickstart",
+    "co2",
+    "million",
+    "streaming",
+    "labels",
+    "counts",
+    "robust",
+    "classes",
+    "changepoints",
+    "optimise",
+    "image",
+]
 
 
 class GalleryOrder:
