@@ -18,6 +18,7 @@ ORDER = [
     "labels",
     "counts",
     "robust",
+    "twinned",
     "classes",
     "changepoints",
     "optimise",
