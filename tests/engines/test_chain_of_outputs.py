@@ -152,6 +152,30 @@ def test_draws_and_more_data_follow_the_outputs():
     np.testing.assert_allclose(more.log_evidence, whole.log_evidence, rtol=1e-11)
 
 
+def test_a_stream_of_outputs_knows_what_the_chain_knows():
+    order = np.argsort(X[:, 0], kind="stable")
+    stream = sg.GP(zoo.OF_OUTPUTS["LMC"], NOISE).stream()
+    for rows_now in np.array_split(order, 3):
+        stream = stream.update(X[rows_now], Y[rows_now])
+    _, chain = both("LMC")
+    np.testing.assert_allclose(stream.log_evidence, chain.log_evidence, rtol=1e-10)
+    later = np.array([[6.5, 0.0], [6.5, 2.0], [8.0, 1.0]])
+    p, q = stream.predict(later), chain.predict(later)
+    np.testing.assert_allclose(p.mean, q.mean, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(p.observed.variance, q.observed.variance, rtol=1e-8)
+    with pytest.raises(ValueError, match="outputs with lags do not come in the order of their clocks"):
+        sg.GP(zoo.OF_OUTPUTS["Lagged"], NOISE).stream()
+
+
+def test_counts_of_several_outputs_go_along_time():
+    """Observations that are not Gaussian: sites do not know of outputs."""
+    counts = np.round(np.exp(0.5 * np.abs(Y)))
+    gp = sg.GP(zoo.OF_OUTPUTS["LMC"], sg.Poisson())
+    dense, chain = (gp.condition(X, counts, structure=how, inference="laplace") for how in ("dense", "markov"))
+    np.testing.assert_allclose(chain.log_evidence, dense.log_evidence, rtol=1e-7)
+    np.testing.assert_allclose(chain.predict(XS).mean, dense.predict(XS).mean, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", zoo.mostly_full(zoo.OF_OUTPUTS, "LMC", "FIR"))
 def test_every_kernel_of_outputs_can_be_fitted(name):
     gp = sg.GP(zoo.OF_OUTPUTS[name], NOISE)

@@ -14,8 +14,9 @@ from .._types import double_precision
 from ..engines.basis import Weights, columns, integrate, sites_of
 from ..engines.kalman import Kalman, KalmanConditional, read
 from ..engines.plan import Plan
-from ..inputs.layouts import Times, as_inputs
+from ..inputs.layouts import Times, as_inputs, as_times_of_outputs
 from ..inputs.observations import Data, read_observations
+from ..kernels.outputs import Lagged, outputs_of
 from ..linalg.filters import kalman_stream
 from ..linalg.filters.kalman_stream import Filtered
 from ..parameters.tree import as_numpy
@@ -23,7 +24,7 @@ from ..posterior import Conditional, Model, Prediction, Result
 from ..structure.approximate import NAMES, approximated
 from ..structure.base import No
 from ..structure.dense import variances
-from ..structure.state_space import Places, Where, chain_of, harmonics_of
+from ..structure.state_space import Where, chain_of, harmonics_of, not_along, places_of
 from .conditioning import check_inputs, combined
 
 
@@ -54,10 +55,11 @@ class Stream(Result):
         if self.first is None:
             _chain_or_why(self.gp, first, self.engine)
         size = 2 ** int(np.ceil(np.log2(len(new))))
-        times, filled = _filled(new.t, size), _padded(data, new.order, size)
+        rows, filled = _filled(np.asarray(new.points)[np.asarray(new.order)], size), _padded(data, new.order, size)
+        times = rows[:, 0]
         state = self.state if self.state is not None else _begin(self.gp, first, data.y.shape[1], self.engine)
         since = first if self.time is None else self.time
-        state = jax.block_until_ready(_advance(self.gp, state, first, since, times, filled, self.engine))
+        state = jax.block_until_ready(_advance(self.gp, state, first, since, rows, filled, self.engine))
         if not (np.isfinite(state.log_det) and np.isfinite(state.gram).all()):
             raise ValueError(f"the filter broke down at times {times[0]:g} to {times[-1]:g}: give the likelihood more noise")
         count = self.count + int(data.seen.sum())
@@ -67,8 +69,12 @@ class Stream(Result):
 
     @double_precision
     def predict(self, t: Any) -> Prediction:
-        """The belief about f at the last time or later: what `Fitted.predict` says there."""
-        times = _times(t, allow_empty=True)
+        """The belief about f at the last time or later: what `Fitted.predict` says there.
+
+        Of several outputs t has rows (time, number of the output).
+        """
+        rows = _rows(self.gp, t, allow_empty=True)
+        times = rows[:, 0]
         if self.time is not None and len(times) and times.min() < self.time:
             raise ValueError(
                 f"a stream looks ahead only: {times.min():g} is before its last time {self.time:g}; "
@@ -76,14 +82,14 @@ class Stream(Result):
             )
         weights = self._weights()
         size = max(16, 2 ** int(np.ceil(np.log2(max(len(times), 1)))))
-        places = _filled(times, size) if len(times) else np.full(size, self.time or 0.0)
+        places = _filled(rows, size) if len(times) else np.tile([self.time or 0.0, 0.0][: rows.shape[1]], (size, 1))
         if self.state is None:
             mean, variance = _prior(self.gp, weights, places, self.targets)
         else:
             mean, variance = _ahead(self.gp, weights, self.state, self.first, self.time, places, self.targets, self.engine)
         mean, variance = np.asarray(mean)[: len(times)], np.asarray(variance)[: len(times)]
         if self.flat:
-            return Prediction(mean[:, 0], variance, self.gp.likelihood)
+            return Prediction(mean[:, 0], variance, self.gp.likelihood, extra=self.gp.likelihood.told_by(rows, None))
         return Prediction(mean, np.repeat(variance[:, None], self.targets, axis=1), self.gp.likelihood)
 
     @property
@@ -111,6 +117,8 @@ class Stream(Result):
         if np.ndim(t) == 0:
             t, y = np.reshape(t, 1), np.reshape(y, (1, *np.shape(y)))
         new = as_inputs(t, "t")
+        if outputs_of(self.gp.kernel) is not None and new.dimension == 2:
+            new = as_times_of_outputs(np.asarray(new.points))
         if not isinstance(new, Times):
             raise ValueError(f"a stream has one time for each observation, got {new!r}")
         if self.time is None:
@@ -129,7 +137,7 @@ class Stream(Result):
         """log_det and gram so far."""
         if self.state is not None:
             return self.state.log_det, self.state.gram
-        size = self.targets + columns(self.gp, jnp.zeros((1, 1)))[1].shape[1]
+        size = self.targets + columns(self.gp, jnp.zeros((1, _width(self.gp))))[1].shape[1]
         return jnp.zeros(()), jnp.zeros((size, size))
 
     def _weights(self) -> Weights:
@@ -175,15 +183,21 @@ def from_fitted(gp: Model, known: Conditional, data: Data, plan: Plan) -> Stream
     return Stream(gp, float(t[0]), float(t[-1]), state, seen, data.y.shape[1], data.flat, engine)
 
 
-def _times(t: Any, allow_empty: bool = False) -> np.ndarray:
+def _width(gp: Model) -> int:
+    """The columns that a stream has: a time, and of several outputs the number of one."""
+    return 1 if outputs_of(gp.kernel) is None else 2
+
+
+def _rows(gp: Model, t: Any, allow_empty: bool = False) -> np.ndarray:
     points = as_inputs(np.reshape(t, 1) if np.ndim(t) == 0 else t, "t", allow_empty).points
-    if points.shape[1] != 1:
-        raise ValueError(f"a stream has one time for each place, got {points.shape[1]} columns")
-    return np.asarray(points)[:, 0]
+    if points.shape[1] != _width(gp):
+        what = "one time" if _width(gp) == 1 else "a time and the number of an output"
+        raise ValueError(f"a stream has {what} for each place, got {points.shape[1]} columns")
+    return np.asarray(points)
 
 
-def _filled(times: np.ndarray, size: int) -> np.ndarray:
-    return np.concatenate([times, np.repeat(times[-1:], size - len(times))])
+def _filled(rows: np.ndarray, size: int) -> np.ndarray:
+    return np.concatenate([rows, np.repeat(rows[-1:], size - len(rows), axis=0)])
 
 
 def _padded(data: Data, order: np.ndarray, size: int) -> Data:
@@ -202,34 +216,40 @@ def _chain_or_why(gp: Model, first: float | None, engine: Kalman) -> None:
 
 def _chain(gp: Model, first: Any, engine: Kalman) -> Any:
     """The chain of the process from its first time on, or why there is none."""
+    if isinstance(gp.kernel, Lagged):
+        return No("outputs with lags do not come in the order of their clocks")
+    refused = not_along(gp.kernel) if _width(gp) == 2 else None
+    if refused is not None:
+        return refused
     return chain_of(approximated(gp.kernel, engine.approximate), Where(first, first, engine.harmonics))
 
 
 @functools.partial(jax.jit, static_argnames=("targets", "engine"))
 def _begin(gp: Model, first: Any, targets: int, engine: Kalman) -> Filtered:
-    free = columns(gp, jnp.reshape(first, (1, 1)))[1].shape[1]
+    free = columns(gp, jnp.full((1, _width(gp)), first))[1].shape[1]
     return kalman_stream.begin(_chain(gp, first, engine), targets + free)
 
 
 @functools.partial(jax.jit, static_argnames="engine")
 def _advance(gp: Model, state: Filtered, first: Any, since: Any, t: Any, data: Data, engine: Kalman) -> Filtered:
-    X = jnp.asarray(t)[:, None]
-    sites = sites_of(gp, X, data, jnp.max(variances(gp.kernel, X)))
-    return kalman_stream.advance(_chain(gp, first, engine), state, since, t, sites.precision, sites.targets)
+    X = jnp.asarray(t)
+    sites, new = sites_of(gp, X, data, jnp.max(variances(gp.kernel, X))), places_of(gp.kernel, X)
+    chain = _chain(gp, first, engine)
+    return kalman_stream.advance(chain, state, since, new.t, sites.precision, sites.targets, new.which)
 
 
 @functools.partial(jax.jit, static_argnames="targets")
 def _integrate(gp: Model, log_det: Any, gram: Any, count: Any, targets: int) -> tuple[Any, Weights, Any]:
     """The evidence, the weights, and their posterior precision."""
-    evidence, weights = integrate(gp, log_det, gram, count, targets, 1)
-    of_mean = gp.mean.features(jnp.zeros(1)).shape[0]
+    evidence, weights = integrate(gp, log_det, gram, count, targets, _width(gp))
+    of_mean = gp.mean.features(jnp.zeros(_width(gp))).shape[0]
     precision = gram[targets:, targets:].at[:of_mean, :of_mean].add(gp.mean.precision(of_mean))
     return evidence, weights, precision
 
 
 @functools.partial(jax.jit, static_argnames="targets")
 def _prior(gp: Model, weights: Weights, t: Any, targets: int) -> tuple[Any, Any]:
-    X = jnp.asarray(t)[:, None]
+    X = jnp.asarray(t)
     means = jnp.zeros((len(t), targets + weights.factor.shape[0]))
     mean, U = combined(*columns(gp, X), weights, means, targets)
     return mean, variances(gp.kernel, X) + jnp.sum(U * U, axis=0)
@@ -239,8 +259,9 @@ def _prior(gp: Model, weights: Weights, t: Any, targets: int) -> tuple[Any, Any]
 def _ahead(
     gp: Model, weights: Weights, state: Filtered, first: Any, time: Any, t: Any, targets: int, engine: Kalman
 ) -> tuple[Any, Any]:
-    chain = _chain(gp, first, engine)
-    states = kalman_stream.ahead(chain, state, jnp.asarray(t) - time)
-    means, variance = read(chain, None, Places(jnp.asarray(t)), *states)
-    mean, U = combined(*columns(gp, jnp.asarray(t)[:, None]), weights, means, targets)
+    chain, X = _chain(gp, first, engine), jnp.asarray(t)
+    new = places_of(gp.kernel, X)
+    states = kalman_stream.ahead(chain, state, new.t - time)
+    means, variance = read(chain, None, new, *states)
+    mean, U = combined(*columns(gp, X), weights, means, targets)
     return mean, jnp.maximum(variance, 0.0) + jnp.sum(U * U, axis=0)

@@ -75,7 +75,7 @@ def state_space(kernel: Kernel, inputs: Inputs, harmonics: int) -> StateSpace | 
     if not isinstance(inputs, Times):
         return No("the inputs are not one column, so they have no order in time")
     if inputs.which is not None:
-        refused = _not_along(kernel.kernel if isinstance(kernel, Lagged) else kernel)
+        refused = not_along(kernel.kernel if isinstance(kernel, Lagged) else kernel)
         if refused is not None:
             return refused
     t, which, order, rank, in_order = inputs.t, inputs.which, inputs.order, inputs.rank, inputs.in_order
@@ -116,13 +116,13 @@ def without_lags(kernel: Kernel) -> Kernel:
     return kernel.kernel if isinstance(kernel, Lagged) else kernel
 
 
-def _not_along(kernel: Kernel) -> No | None:
+def not_along(kernel: Kernel) -> No | None:
     """Why rows (time, output) are no chain for this kernel, as far as it does not look at times and outputs apart."""
     if isinstance(kernel, (Sum, Product)):
         parts = kernel.terms if isinstance(kernel, Sum) else kernel.factors
-        return next((found for found in map(_not_along, parts) if found is not None), None)
+        return next((found for found in map(not_along, parts) if found is not None), None)
     if isinstance(kernel, Scaled):
-        return _not_along(kernel.kernel)
+        return not_along(kernel.kernel)
     if isinstance(kernel, On) and kernel.dims == (1,):
         inside = isinstance(kernel.kernel, (Coregion, Constant))
         return None if inside else No(f"{type(kernel.kernel).__name__} looks at the number of the output as if it were a place")

@@ -7,7 +7,7 @@ States are in the basis of `chain_algebra.observed_first`.
 import equinox as eqx
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from structgp.linalg.filters import kalman, kalman_emission
 from structgp.linalg.markov.chain_algebra import observed_first
@@ -38,10 +38,11 @@ def advance(
     t: Float[Array, " N"],
     precision: Float[Array, " N"],
     columns: Float[Array, "N C"],
+    which: Int[Array, " N"] | None = None,
 ) -> Filtered:
     """Go on from the last place, `since`, to N more; precision 0: nothing seen there."""
     if chain.varies:
-        return _advance_varying(chain, state, since, t, precision, columns)
+        return _advance_varying(chain, state, since, t, precision, columns, which)
     chain, gaps = observed_first(chain), jnp.diff(t, prepend=jnp.reshape(since, 1))
     form, options = form_of(chain.size), kalman.Options(accurate=True)
     columns = jnp.where(precision[:, None] == 0, 0.0, columns)
@@ -61,10 +62,10 @@ def advance(
     return Filtered(m, 0.5 * (P + P.T), state.log_det + log_det, state.gram + gram)
 
 
-def _advance_varying(chain, state, since, t, precision, columns):
+def _advance_varying(chain, state, since, t, precision, columns, which):
     """The same for a chain whose row depends on the place: its state stands behind a place for f, which is left empty."""
     inner = state.m[1:], state.P[1:, 1:]
-    (m, P), log_det, gram = kalman_emission.advance(chain, inner, since, t, precision, columns)
+    (m, P), log_det, gram = kalman_emission.advance(chain, inner, since, t, precision, columns, which)
     m, P = jnp.pad(m, ((1, 0), (0, 0))), jnp.pad(P, ((1, 0), (1, 0)))
     return Filtered(m, P, state.log_det + log_det, state.gram + gram)
 
