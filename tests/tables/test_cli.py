@@ -335,3 +335,35 @@ def test_a_function_of_all_columns_through_inducing_inputs(tmp_path):
     assert model.fitted.plan.engine.name == "Inducing"
     assert model.fitted.kernel.inputs.shape == (20, 2)
     assert np.mean((model.predict(pl.read_csv(tmp_path / "table.csv"))["mean"] - np.sin(2 * x) - z) ** 2) < 0.05
+
+
+def test_several_targets_are_learned_together_and_their_gaps_filled(tmp_path):
+    rng = np.random.default_rng(0)
+    t = np.arange(40.0)
+    f = np.sin(t / 4)
+    rows = [["t", "a", "b"]]
+    for k in range(40):
+        gone = 15 <= k < 22
+        rows.append([str(k), f"{f[k] + 0.05 * rng.standard_normal():.5f}", "" if gone else f"{5 - 2 * f[k]:.5f}"])
+    path = tmp_path / "sensors.csv"
+    path.write_text("\n".join(",".join(row) for row in rows))
+    options = ("--time", "t", "--out", tmp_path / "out", "--parameters", "best")
+    found = as_json("fit", path, "--targets", "a,b", *options)
+    assert found["filled"] == 7
+    assert found["correlations"][0][1] < -0.8
+    filled = pl.read_csv(tmp_path / "out" / "filled.csv")
+    np.testing.assert_allclose(filled["b"].to_numpy()[15:22], (5 - 2 * f)[15:22], atol=0.4)
+    assert (filled["b_lower"] < filled["b_upper"]).all()
+    assert "How they hang together" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_identify_from_the_command_line(tmp_path):
+    rng = np.random.default_rng(0)
+    u = rng.standard_normal(200)
+    y = np.convolve(u, 0.7 ** np.arange(20))[:200] + 0.1 * rng.standard_normal(200)
+    path, out = tmp_path / "record.csv", tmp_path / "system.html"
+    path.write_text("u,y\n" + "\n".join(f"{a:.6f},{b:.6f}" for a, b in zip(u, y, strict=True)))
+    found = as_json("identify", path, "--input", "u", "--output", "y", "--lags", 20, "--out", out)
+    np.testing.assert_allclose(found["impulse"], 0.7 ** np.arange(20), atol=0.1)
+    assert found["order"] == 1
+    assert "Step response" in out.read_text()

@@ -280,7 +280,9 @@ def _mean_values(mean: Mean, level: Any, center: np.ndarray) -> dict[str, Any]:
 def suggest(kernel: Kernel, scales: np.ndarray, variance: float) -> Kernel:
     """The kernel with a variance and lengthscales that fit the data; parameters without a rule stay as they are."""
     own = type(kernel).__dataclass_fields__
-    return kernel.replace(variance=variance) if "variance" in own and "support" in own["variance"].metadata else kernel
+    if "variance" not in own or "support" not in own["variance"].metadata:
+        return kernel
+    return kernel.replace(variance=np.full(np.shape(kernel.variance), float(np.mean(variance))))  # type: ignore[attr-defined]
 
 
 def _lengthscale(lengthscale: Any, scales: np.ndarray) -> Any:
