@@ -96,15 +96,14 @@ def test_pending_points_are_not_asked_for_again():
 @pytest.mark.usefixtures("x64")
 def test_what_is_believed_is_the_mixture_of_the_model():
     opt = told(12, noise=0.5)
-    state = opt._state()
-    view, _ = opt._view(state, [])
+    view, _ = opt._knowledge().view([])
     X = np.random.default_rng(0).uniform(size=(8, 2))
     means, sds = acquire.moments(view.beliefs[0], X)
     for k, member in enumerate(opt.model.members):
         found = member.predict(X)
         np.testing.assert_allclose(means[k], found.mean, rtol=1e-6, atol=1e-7)
         np.testing.assert_allclose(np.asarray(sds[k]) ** 2, found.variance, rtol=1e-5, atol=1e-8)
-    _, slopes = acquire.values_and_slopes(view, X, "ei")
+    _, slopes, _ = acquire.values_and_slopes(view, X, "ei")
     for d in range(2):
         step = np.zeros((1, 2))
         step[0, d] = 1e-5
@@ -195,21 +194,21 @@ def test_runs_that_break_are_failures():
 
 
 def test_rows_beyond_the_largest_capacity_are_chosen():
-    from structgp.decide.optimise import _kept_rows, _some
+    from structgp.decide.knowledge import kept_rows, some_labels
 
     z = np.random.default_rng(0).normal(size=5000)
-    kept, said = _kept_rows(z, 0)
+    kept, said = kept_rows(z, 0)
     assert kept.sum() == 480
     assert kept[np.argsort(z)[:240]].all()
     assert said == ["of 5000 rows the best 240 and 240 of the others are looked at"]
-    rows = _some(np.arange(3000) < 40, 512, 0)
+    rows = some_labels(np.arange(3000) < 40, 512, 0)
     assert len(rows) == 512
     assert np.sum(rows < 40) == 40
 
 
 def test_beliefs_are_those_of_the_unit_cube():
     opt = told()
-    learned = opt._state().learned[0]
+    learned = opt._knowledge().learned[0]
     beliefs = beliefs_about(learned.gp, learned.measured)
     np.testing.assert_allclose(beliefs.center, [np.sqrt(2) + 0.5 * np.log(2)] * 2 + [0.0, np.log(1e-4)])
     np.testing.assert_allclose(beliefs.width, [np.sqrt(3)] * 2 + [1.0, 2.5])

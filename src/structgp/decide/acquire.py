@@ -16,7 +16,7 @@ well. "thompson" is a draw of f itself, and is made elsewhere.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -74,6 +74,14 @@ class Failure(eqx.Module):
         return log_ndtr(mean[:, 0] / jnp.sqrt(1 + variance))
 
 
+class Aside(NamedTuple):
+    """Means and standard deviations of all members, and log P(all limits are met)."""
+
+    mean: Float[Array, "K M"]
+    sd: Float[Array, "K M"]
+    log_feasible: Float[Array, " M"]
+
+
 class View(eqx.Module):
     """All that decides where to measure next."""
 
@@ -88,26 +96,25 @@ class View(eqx.Module):
         limited: list[Any] = [*self.outcomes, *self.failures]
         return sum((part.log_probability(X) for part in limited), start=jnp.zeros(len(X)))
 
-    def value(self, X: Float[Array, "M D"], rule: str) -> Float[Array, " M"]:
-        """What measurements at the rows of X are worth."""
+    def value(self, X: Float[Array, "M D"], rule: str) -> tuple[Float[Array, " M"], Aside]:
+        """What measurements at the rows of X are worth, and what that follows from."""
         log_w = jnp.concatenate([belief.log_weights for belief in self.beliefs])[:, None]
         moments = [belief.moments(X) for belief in self.beliefs]
         m, s = (jnp.concatenate(parts) for parts in zip(*moments, strict=True))
         best = jnp.concatenate([belief.best for belief in self.beliefs])[:, None]
         u = (best - m) / s
+        feasible = self.log_feasible(X)
+        aside = Aside(m, s, feasible)
         if rule == "ucb":
             gain = jnp.sum(jnp.exp(log_w) * (self.bonus * s - m), axis=0)
             # logarithms of probabilities cannot be added to it; a bound that falls to the worst with them can
-            worst = jnp.min(
-                jnp.sum(
-                    jnp.exp(log_w) * (best - 3.0 * jnp.sqrt(jnp.concatenate([b.scale for b in self.beliefs]))[:, None]), axis=0
-                )
-            )
-            feasible = self.log_feasible(X)
-            return jnp.where(self.any_good, worst + (gain - worst) * jnp.exp(feasible), feasible) if self.limited else gain
+            scale = jnp.concatenate([belief.scale for belief in self.beliefs])[:, None]
+            worst = jnp.sum(jnp.exp(log_w) * (best - 3.0 * jnp.sqrt(scale)))
+            limited = jnp.where(self.any_good, worst + (gain - worst) * jnp.exp(feasible), feasible)
+            return limited if self.limited else gain, aside
         gains = log_w + (log_ndtr(u) if rule == "pi" else jnp.log(s) + log_mean_excess(u))
         gain = jax.nn.logsumexp(gains, axis=0)
-        return jnp.where(self.any_good, gain, 0.0) + self.log_feasible(X) if self.limited else gain
+        return jnp.where(self.any_good, gain, 0.0) + feasible if self.limited else gain, aside
 
     @property
     def limited(self) -> bool:
@@ -122,14 +129,14 @@ def _finite(x: Float[Array, ""]) -> Float[Array, ""]:
 @functools.partial(jax.jit, static_argnames="rule")
 def values(view: View, X: Any, rule: str) -> Float[Array, " M"]:
     """What measurements at the rows of X are worth."""
-    return view.value(X, rule)
+    return view.value(X, rule)[0]
 
 
 @functools.partial(jax.jit, static_argnames="rule")
-def values_and_slopes(view: View, X: Any, rule: str) -> tuple[Float[Array, " M"], Float[Array, "M D"]]:
-    """The same with gradients."""
-    found, pull = jax.vjp(lambda X: view.value(X, rule), X)
-    return found, pull(jnp.ones(len(X)))[0]
+def values_and_slopes(view: View, X: Any, rule: str) -> tuple[Float[Array, " M"], Float[Array, "M D"], Aside]:
+    """The same with gradients, and what it follows from."""
+    found, pull, aside = jax.vjp(lambda X: view.value(X, rule), X, has_aux=True)
+    return found, pull(jnp.ones(len(X)))[0], aside
 
 
 @jax.jit

@@ -140,7 +140,7 @@ def _climb(view: View, rule: str, search: Search, starts: np.ndarray) -> tuple[n
     bounds = np.stack([np.where(moved, low, rows), np.where(moved, high, rows)], axis=2)
 
     def fall(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        height, slope = (np.array(part) for part in values_and_slopes(view, X, rule))
+        height, slope = (np.array(part) for part in values_and_slopes(view, X, rule)[:2])
         bad = ~(np.isfinite(height) & np.isfinite(slope).all(axis=1))
         return np.where(bad, 1e25, -height), np.where(bad[:, None], 0.0, -slope)
 
@@ -164,7 +164,7 @@ def _along_limits(view: View, rule: str, search: Search, starts: np.ndarray) -> 
 
         def fall(u: np.ndarray) -> tuple[float, np.ndarray]:
             X = filled(space.seen(at(u)[None]), CLIMBERS)
-            height, slope = (np.array(part)[0] for part in values_and_slopes(view, X, rule))
+            height, slope = (np.array(part)[0] for part in values_and_slopes(view, X, rule)[:2])
             return (-float(height), -slope[space.moved]) if np.isfinite(height) else (1e25, np.zeros(moved.sum()))
 
         rooms = [{"type": "ineq", "fun": lambda u, limit=limit: limit.room(space, at(u)[None])[0]} for limit in search.limits]

@@ -1,0 +1,260 @@
+"""All that an optimiser has learned from a history of runs, and what it believes of a place."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from ..kernels.stationary import Matern52
+from ..learn.peak import normalised
+from ..likelihoods.labels import Bernoulli
+from ..parameters.priors import LogNormal
+from ..parameters.tree import learned as with_note
+from ..process.gp import GP
+from . import acquire
+from .acquire import Belief, Failure, Outcome, View
+from .search import CLIMBERS, LOCAL, SPREAD
+from .surrogate import CAPACITIES, Learned, Measured, belief_of, capacity_for, learn, prior
+from .warp import ValueWarp, fit_warp
+
+if TYPE_CHECKING:
+    from .optimise import Optimiser
+
+OFTEN = 40  # rows up to which parameters are learned anew for each question; beyond, for every fourth
+LEARNED = 224  # rows that parameters are learned from at most
+LABELLED = 512  # rows that failures are learned from at most
+NODES = 24  # of averages in the user's units
+
+
+class Described(NamedTuple):
+    """What is believed of a place, in the units of the measurements."""
+
+    mean: float
+    sd: float
+    gain: float  # that is expected over the best so far
+    chance: float  # of being better
+    feasible: float | None  # probability that limits are met, where there are some
+
+
+@dataclasses.dataclass(frozen=True)
+class Knowledge:
+    """What was learned from a history."""
+
+    optimiser: Optimiser
+    history: int  # how long it was
+    climbed: int  # how long it was when parameters were last learned anew
+    capacity: int
+    warp: ValueWarp
+    X: Float[np.ndarray, "N C"]
+    measured: Measured
+    good: np.ndarray
+    learned: tuple[Learned | None, ...]  # of each model
+    fitted: tuple[Any, ...]  # of models that are fitted in their own way
+    weights: np.ndarray
+    outcomes: dict[str, tuple[ValueWarp, Learned, Measured]]
+    failures: Any
+    remarks: tuple[str, ...]
+
+    def view(self, pending: list[np.ndarray]) -> tuple[View, np.ndarray]:
+        """What decides where to look next, given what is pending, and the best place so far."""
+        space = self.optimiser.space
+        waiting = space.seen(np.array(pending)) if pending else np.zeros((0, space.columns))
+        beliefs, at_rows = [], []
+        for learned, fitted, weight in zip(self.learned, self.fitted, self.weights, strict=True):
+            log_weight = math.log(max(weight, 1e-300))
+            if learned is not None:
+                measured, is_pending = _with_pending(self.measured, waiting)
+                belief, rows = belief_of(learned, measured, is_pending, _sized(self.good, len(measured.y)), log_weight)
+            else:
+                belief, rows = self._of_fitted(fitted, log_weight)
+            shares = np.exp(np.asarray(belief.log_weights))
+            beliefs.append(belief)
+            at_rows.append(shares @ np.where(np.isfinite(rows), rows, 0.0)[:, : len(self.good)])
+        found = self.good if self.good.any() else np.ones(len(self.good), bool)
+        center = int(np.argmin(np.where(found, np.sum(at_rows, axis=0), np.inf)))
+        outcomes = []
+        for name, (scale, of_outcome, told) in self.outcomes.items():
+            measured, is_pending = _with_pending(told, waiting)
+            belief = belief_of(of_outcome, measured, is_pending, _sized(self.good, len(measured.y)))[0]
+            limits = self.optimiser.outcome_constraints[name]
+            outcomes.append(Outcome(belief, *(jnp.asarray(float(scale(b)) if math.isfinite(b) else b) for b in limits)))
+        failures = () if self.failures is None else (Failure(self.failures),)
+        bonus = math.sqrt(0.2 * 2 * math.log(max(self.history, 1) ** 2 * math.pi**2 / 0.6))
+        any_good = jnp.asarray(bool(self.good.any()))
+        view = View(tuple(beliefs), tuple(outcomes), failures, any_good, jnp.asarray(bonus))
+        return view, space.unseen(self.X[center][None])[0]
+
+    def described(self, view: View, place: np.ndarray) -> Described:
+        """What is believed of a place."""
+        from scipy.special import ndtr
+
+        rows = np.repeat(self.optimiser.space.seen(place[None]), CLIMBERS, axis=0)
+        aside = acquire.values_and_slopes(view, rows, self.rule)[2]
+        m, s = np.asarray(aside.mean)[:, 0], np.asarray(aside.sd)[:, 0]
+        shares = np.concatenate([np.exp(np.asarray(belief.log_weights)) for belief in view.beliefs])
+        shares = shares / shares.sum()
+        nodes, mass = np.polynomial.hermite_e.hermegauss(NODES)
+        values, weights = self.unwarped(m[:, None] + s[:, None] * nodes), shares[:, None] * mass / mass.sum()
+        mean = float(np.sum(weights * values))
+        sd = float(np.sqrt(max(np.sum(weights * (values - mean) ** 2), 0.0)))
+        best = np.concatenate([np.asarray(belief.best) for belief in view.beliefs])
+        gain = float(np.sum(weights * np.maximum(self.unwarped(best)[:, None] - values, 0.0)))
+        chance = float(shares @ ndtr((best - m) / s))
+        feasible = float(np.exp(np.asarray(aside.log_feasible)[0])) if view.limited else None
+        share = 1.0 if feasible is None else feasible
+        return Described(self.optimiser._signed(mean), sd, gain * share, chance * share, feasible)
+
+    def unwarped(self, z: np.ndarray) -> np.ndarray:
+        """Values in the units of the measurements, small ones good; a bound of the warp is not one of the measurements."""
+        y = self.warp.inverse(self.measured.y[self.measured.seen])
+        wide = 10 * (np.ptp(y) or 1.0)
+        return np.clip(self.warp.inverse(z), y.min() - wide, y.max() + wide)
+
+    @property
+    def rule(self) -> str:
+        """The acquisition whose programs are there: a draw needs none."""
+        return "ei" if self.optimiser.acquisition == "thompson" else self.optimiser.acquisition
+
+    def rehearse(self, capacity: int) -> None:
+        """Run all programs with room for so many rows, so that they are compiled."""
+        resized = lambda rows: Measured.filled(rows.X[rows.seen], rows.y[rows.seen], rows.noise[rows.seen], capacity)
+        for learned in self.learned:
+            if learned is not None:
+                learn(learned.gp, resized(self.measured), learned.draws.center, self.optimiser.members, 0, climbs=False)
+        outcomes = {name: (scale, one, resized(rows)) for name, (scale, one, rows) in self.outcomes.items()}
+        again = dataclasses.replace(self, capacity=capacity, measured=resized(self.measured), outcomes=outcomes)
+        view, _ = again.view([])
+        rows = np.repeat(self.X[:1], SPREAD + LOCAL, axis=0)
+        acquire.values(view, rows, self.rule)
+        acquire.values_and_slopes(view, rows[:CLIMBERS], self.rule)
+
+    def _of_fitted(self, fitted: Any, log_weight: float) -> tuple[Belief, np.ndarray]:
+        """The belief of a model that was fitted in its own way: its members with `marginals`, stacked."""
+        members = [getattr(member, "posterior", member) for member in getattr(fitted, "members", [fitted])]
+        stacked = jax.tree.map(lambda *parts: jnp.stack([jnp.asarray(part) for part in parts]), *members)
+        count = len(members)
+        logs = jnp.full(count, log_weight - math.log(count))
+        blank = Belief(stacked, logs, jnp.zeros(count), jnp.ones(count))
+        rows = np.asarray(acquire.moments(blank, self.measured.X)[0])
+        seen = self.measured.seen
+        good = seen & _sized(self.good, len(seen))
+        best = np.min(np.where(good if good.any() else seen, rows, np.inf), axis=1)
+        return Belief(stacked, logs, jnp.asarray(best), blank.scale), rows
+
+
+def learn_from(optimiser: Optimiser, last: Knowledge | None) -> Knowledge:
+    """What the history of an optimiser tells; climbs begin where the last ones ended."""
+    space, history = optimiser.space, optimiser.history
+    done = [run for run in history if not run.failed]
+    if len(done) < 2:
+        raise ValueError(
+            f"two measurements are needed before anything is believed, and there are {len(done)}: ask and tell first"
+        )
+    y = np.array([optimiser._signed(run.value) for run in done])
+    good = np.array([optimiser._is_good(run) for run in done])
+    warp = fit_warp(y, optimiser.warp)
+    kept, remarks = kept_rows(warp(y), optimiser.seed)
+    done, y, good = [run for run, keep in zip(done, kept, strict=True) if keep], y[kept], good[kept]
+    X = space.seen(np.array([space.place(run.point) for run in done]))
+    capacity = capacity_for(len(y) + 1)
+    noise = np.full(len(y), optimiser.noise or 0.0) * warp.slope(y) ** 2
+    measured = Measured.filled(X, warp(y), noise, capacity)
+    some = some_rows(warp(y), LEARNED, optimiser.seed)
+    shown = measured if some.all() else Measured.filled(X[some], warp(y)[some], noise[some], capacity_for(LEARNED + 1))
+    climbs = last is None or len(y) <= OFTEN or len(history) - last.climbed >= 4
+    seed = optimiser._seed(0)
+    learned: list[Learned | None] = []
+    fitted: list[Any] = []
+    logs = []
+    for number, model in enumerate(optimiser.models.values()):
+        if model is not None and not isinstance(model, GP):
+            fitted.append(model.fit(X, warp(y)))
+            learned.append(None)
+            logs.append(float(fitted[-1].log_evidence))
+            continue
+        gp = prior(None, space.columns, optimiser.noise) if model is None else model
+        before = last.learned[number] if last is not None else None
+        one = learn(gp, shown, None if before is None else before.draws.center, optimiser.members, seed, climbs)
+        learned.append(dataclasses.replace(one, measured=measured))
+        fitted.append(None)
+        logs.append(one.draws.evidence.log)
+    weights = normalised(np.array(logs))[1] if len(logs) > 1 else np.ones(1)
+    outcomes = {}
+    for number, name in enumerate(optimiser.outcome_constraints):
+        values = np.array([run.outcomes[name] for run in done])
+        scale = fit_warp(values, False)
+        rows = Measured.filled(X, scale(values), np.zeros(len(y)), capacity)
+        center = last.outcomes[name][1].draws.center if last is not None and name in last.outcomes else None
+        gp = prior(None, space.columns, None)
+        outcomes[name] = scale, learn(gp, rows, center, optimiser.members, seed + number + 1, climbs), rows
+    climbed = len(history) if last is None or climbs else last.climbed
+    about = optimiser, len(history), climbed, capacity, warp, X, measured, good
+    return Knowledge(*about, tuple(learned), tuple(fitted), weights, outcomes, _failures(optimiser), tuple(remarks))
+
+
+def _failures(optimiser: Optimiser) -> Any:
+    """The process behind runs that went well or failed, None where none failed."""
+    labels = np.array([not run.failed for run in optimiser.history])
+    if labels.all():
+        return None
+    space = optimiser.space
+    rows = some_labels(labels, LABELLED, optimiser.seed)
+    X = space.seen(np.array([space.place(optimiser.history[row].point) for row in rows]))
+    length = 0.5 * math.sqrt(len(space))
+    kernel = Matern52(
+        with_note(length, LogNormal(math.log(length), 0.7)),
+        with_note(4.0, LogNormal(math.log(4.0), 0.7)),
+    )
+    options: dict[str, Any] = {"parameters": "best", "restarts": 0, "progress": False, "structure": "dense"}
+    return GP(kernel, Bernoulli()).fit(X, labels[rows].astype(float), **options).posterior
+
+
+def kept_rows(z: np.ndarray, seed: int) -> tuple[np.ndarray, list[str]]:
+    """Of very many rows the better ones, and some of the others."""
+    most = CAPACITIES[-1] - 32
+    kept = some_rows(z, most, seed)
+    half = most // 2
+    return kept, [] if kept.all() else [f"of {len(z)} rows the best {half} and {most - half} of the others are looked at"]
+
+
+def some_rows(z: np.ndarray, most: int, seed: int) -> np.ndarray:
+    """Which rows are the better ones, up to half of so many, or some of the others."""
+    if len(z) <= most:
+        return np.ones(len(z), bool)
+    order, kept = np.argsort(z, kind="stable"), np.zeros(len(z), bool)
+    rest = np.random.default_rng([seed, 4]).permutation(order[most // 2 :])[: most - most // 2]
+    kept[order[: most // 2]] = kept[rest] = True
+    return kept
+
+
+def some_labels(labels: np.ndarray, most: int, seed: int) -> np.ndarray:
+    """Rows of both kinds, as many of each as there is room for."""
+    if len(labels) <= most:
+        return np.arange(len(labels))
+    rng = np.random.default_rng([seed, 5])
+    parts = [rng.permutation(np.flatnonzero(labels == kind)) for kind in (False, True)]
+    half = max(most // 2, most - len(parts[0]), most - len(parts[1]))
+    return np.sort(np.concatenate([part[:half] for part in parts])[:most])
+
+
+def _with_pending(measured: Measured, waiting: np.ndarray) -> tuple[Measured, np.ndarray]:
+    """Rows with pending ones after those that were seen, and which these are."""
+    count = int(np.sum(measured.seen))
+    capacity = max(len(measured.y), capacity_for(count + len(waiting)))
+    waiting = waiting[: capacity - count]
+    pending = (np.arange(capacity) >= count) & (np.arange(capacity) < count + len(waiting))
+    if not len(waiting):
+        return measured, pending
+    more = lambda values: np.concatenate([values[:count], np.zeros(len(waiting))])
+    X = np.concatenate([measured.X[:count], waiting])
+    return Measured.filled(X, more(measured.y), more(measured.noise), capacity), pending
+
+
+def _sized(flags: np.ndarray, size: int) -> np.ndarray:
+    return np.concatenate([flags, np.zeros(size - len(flags), bool)])
