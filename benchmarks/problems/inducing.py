@@ -6,8 +6,9 @@ each, in CPU seconds of this process (learning, compilation included), which oth
     python -m benchmarks.problems.inducing                       # regression sets with the numbers of inputs below
     python -m benchmarks.problems.inducing kin40k --inputs 500 --method vfe --kernel se
     python -m benchmarks.problems.inducing raetsch_ringnorm usps --inputs 2 --splits 3
-    python -m benchmarks.problems.inducing kin40k --splits 5 --first 1        # without the first split
-    python -m benchmarks.problems.inducing raetsch --splits 10                # table 2.1 of the seed, with its inputs
+    python -m benchmarks.problems.inducing kin40k elevators --redraw 1        # rows divided anew
+    python -m benchmarks.problems.inducing uci_kin8nm uci_power --splits 3 --start plain   # without the stages of learning
+    python -m benchmarks.problems.inducing raetsch --splits 10 --jobs 16      # table 2.1 of the seed, with its inputs
     python -m benchmarks.problems.inducing parquet --rows 1000000             # a temporary file: time and peak memory
     python -m benchmarks.problems.inducing parquet --rows 1000000 --way memory
 
@@ -16,7 +17,9 @@ the mean negative log density of standardised targets. For labels: error rate an
 """
 
 import argparse
-import itertools
+import concurrent.futures
+import contextlib
+import multiprocessing
 import time
 from typing import NamedTuple
 
@@ -229,8 +232,42 @@ def parquet(rows: int, inputs: int, way: str) -> str:
     return f"NMSE of f {nmse:.5f}  covers {cover:.3f}  {wall:.0f} s wall  {cpu:.0f} CPU s  {memory}"
 
 
+CRABS = ("FL", "RW", "CL", "CW", "BD")
+
+
+def parts_of(name: str, redraw: int | None) -> list[Part]:
+    """The stored divisions of a set; or, with a seed, its rows divided anew into as many."""
+    if name == "usps":
+        return [usps()]
+    if name == "crabs":  # ten random folds, 80 to learn from
+        X, sex = load("crabs").inputs_and_target("sex", CRABS)
+        y = (sex == sex[0]) * 1.0
+        orders = [np.random.default_rng(fold).permutation(len(y)) for fold in range(10)]
+        return [Part(X[rows[:80]], y[rows[:80]], X[rows[80:]], y[rows[80:]]) for rows in orders]
+    found = list(load(name).parts())
+    if redraw is None:
+        return found
+    first = found[0]
+    X, y = np.concatenate([first.X_train, first.X_test]), np.concatenate([first.y_train, first.y_test])
+    rows, count = np.random.default_rng(redraw).permutation(len(y)), len(first.y_train)
+    return [Part(X[rows[:count]], y[rows[:count]], X[rows[count:]], y[rows[count:]])]
+
+
+def one_row(name: str, number: int, args: argparse.Namespace) -> tuple[str, str]:
+    """The scores of one division of one set."""
+    part = parts_of(name, args.redraw)[number]
+    inputs = args.inputs or SETS.get(name) or SEED.get(name, M)
+    if args.start == "plain":
+        from structgp.process import gp as door
+
+        door.OWN.pop("inducing", None)
+    few = len(np.unique(part.y_train)) == 2
+    row = labels(part, inputs, args.inference) if few else regression(part, inputs, args.method, args.kernel)
+    return name, f"{name:<22} {number:3d} {inputs:5d}  {row}"
+
+
 def main() -> None:
-    """Print a row for each set."""
+    """Print a row for each division of each set, and their means."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="*", default=list(SETS))
     parser.add_argument("--inputs", type=int)
@@ -239,21 +276,33 @@ def main() -> None:
     parser.add_argument("--inference", default=None)
     parser.add_argument("--splits", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="the split to begin with")
+    parser.add_argument("--redraw", type=int, help="a seed by which the rows are divided anew, in place of the stored splits")
+    parser.add_argument("--start", default="stages", choices=["stages", "plain"], help="plain: one climb from a default start")
+    parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     parser.add_argument("--rows", type=int, default=1_000_000, help="of the temporary file, for 'parquet'")
     parser.add_argument("--way", default="batches", choices=["batches", "memory"])
     args = parser.parse_args()
     if args.sets == ["parquet"]:
         print(parquet(args.rows, args.inputs or M, args.way))
         return
-    print("set                    M   NMSE/err  MNLP   cover  CPU s  evaluations")
+    print("set                  split     M   NMSE/err  MNLP   cover  CPU s  evaluations")
     sets = [one for name in args.sets for one in (SEED if name == "raetsch" else [name])]
-    for name in sets:
-        inputs = args.inputs or SETS.get(name) or SEED.get(name, M)
-        wanted = itertools.islice([usps()] if name == "usps" else load(name).parts(), args.first, args.first + args.splits)
-        for part in wanted:
-            few = len(np.unique(part.y_train)) == 2
-            row = labels(part, inputs, args.inference) if few else regression(part, inputs, args.method, args.kernel)
-            print(f"{name:<20} {inputs:5d}  {row}", flush=True)
+    wanted = slice(args.first, args.first + args.splits)
+    tasks = [(name, i, args) for name in sets for i in list(range(len(parts_of(name, args.redraw))))[wanted]]
+    found: dict[str, list[list[float]]] = {}
+    with contextlib.ExitStack() as stack:
+        together = map
+        if args.jobs > 1:
+            spawn = multiprocessing.get_context("spawn")
+            together = stack.enter_context(concurrent.futures.ProcessPoolExecutor(args.jobs, mp_context=spawn)).map
+        for name, row in together(one_row, *zip(*tasks, strict=True)) if tasks else ():
+            print(row, flush=True)
+            found.setdefault(name, []).append([float(cell) for cell in row.split()[3:5]])
+    means = {name: np.mean(rows, axis=0) for name, rows in found.items()}
+    for name, mean in means.items():
+        print(f"{name:<22} mean        {mean[0]:.4f}  {mean[1]:7.4f}   of {len(found[name])}")
+    if len(means) > 1:
+        print(f"all sets               mean        {np.mean(list(means.values()), axis=0).round(4)}   of {len(means)}")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ noise of 1e-3 or 1e-4 of its variance. About a quarter is land, in blocks that a
 rest is hidden. On a part that a dense matrix can hold, variances are compared with exact ones at the learned values.
 """
 
+import itertools
+import math
 import time
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -111,11 +113,19 @@ class Field(NamedTuple):
 
 
 def matern_field(shape: tuple[int, ...], lengthscales: tuple[float, ...], rng: np.random.Generator) -> np.ndarray:
-    """A draw of variance 1 with the spectrum of Matérn-3/2, on twice the cells, so that the ends do not meet."""
-    sides = [2 * n for n in shape]
-    steps = np.meshgrid(*(np.fft.fftfreq(n) * ell for n, ell in zip(sides, lengthscales, strict=True)), indexing="ij")
-    power = (3 + (2 * np.pi) ** 2 * sum(step**2 for step in steps)) ** -(1.5 + len(shape) / 2)
-    f = np.fft.ifftn(np.fft.fftn(rng.standard_normal(sides)) * np.sqrt(power)).real / np.sqrt(power.mean())
+    """A draw of Matérn-3/2 of variance 1 by its spectrum, on twice the cells, so that the ends do not meet.
+
+    Waves shorter than two cells are seen in the cells as longer ones, and are added to those, and what goes round the ring is
+    not scaled away: else 95 % intervals of the very model that was drawn from hold 99.8 %.
+    """
+    sides, D = [2 * n for n in shape], len(shape)
+    whole = 2**D * np.pi ** (D / 2) * math.gamma(1.5 + D / 2) / math.gamma(1.5) * 3**1.5 * math.prod(lengthscales)
+    power = np.zeros(sides)
+    for beyond in itertools.product((-1, 0, 1), repeat=D):
+        waves = ((np.fft.fftfreq(n) + b) * ell for n, b, ell in zip(sides, beyond, lengthscales, strict=True))
+        steps = np.meshgrid(*waves, indexing="ij", sparse=True)
+        power += (3 + (2 * np.pi) ** 2 * sum(step**2 for step in steps)) ** -(1.5 + D / 2)
+    f = np.fft.ifftn(np.fft.fftn(rng.standard_normal(sides)) * np.sqrt(whole * power)).real
     return f[tuple(slice(n) for n in shape)]
 
 

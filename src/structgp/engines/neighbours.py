@@ -30,7 +30,7 @@ from ..structure.dense import variances
 from ..structure.neighbours import Nearest, by_difference, measured
 from .approximation import NAMED, Approximation
 from .base import GLIMPSE, Cost, Engine, Offer, gaussian, noise_variance
-from .basis import NOISE_FLOOR
+from .basis import NOISE_FLOOR, columns
 from .cholesky import cost_of_matrix
 from .machine import Work
 
@@ -39,7 +39,8 @@ TOLD = 60  # seen rows that a new place is given
 AMONG_NEW = 30  # new places before it that one is given besides, when several are looked at together
 PLACES = 64  # looked at side by side
 AGAIN = 1.5  # change of the shape of the lengthscales after which neighbours are found again
-SAMPLE = 128  # rows at which m and 2m neighbours are compared
+SAMPLE = 128  # rows at which these neighbours and many more are compared
+MANY, MOST_COMPARED = 8, 240  # times as many, but no more than so many (or twice as many)
 SIDE_BY_SIDE = 20_000  # rows from which on several cores share them
 MOST_PARTS = 16
 BEGIN, SEARCH = 2500.0, 7000.0  # flops and functions that a factor, for each of its rows, and a search are worth
@@ -197,7 +198,8 @@ class NeighbourEngine(Engine):
         if self.m >= seen - 1:
             return Offer(self, cost, note=f"all earlier rows are neighbours{'; ' * bool(note)}{note}", glimpse=seen > 0)
         accuracy = (
-            f"approximate ({m} neighbours; {2 * m} would change the log evidence by {self.lost(model, inputs, data):.2g} a row)"
+            f"approximate ({m} neighbours; {self.many(seen)} would change the log evidence by "
+            f"{self.lost(model, inputs, data):.2g} a row)"
         )
         return Offer(self, cost, note=note, accuracy=accuracy, glimpse=seen > 0)
 
@@ -230,16 +232,28 @@ class NeighbourEngine(Engine):
         kernel, X = structure.kernel, structure.X
         return NeighbourConditional(kernel, X, sites, structure.leaves, log_det, gram, *parts, self.told)
 
+    def many(self, seen: int) -> int:
+        """The neighbours that these are compared with: so many that the rest tells little."""
+        return min(MANY * self.m, max(MOST_COMPARED, 2 * self.m), max(seen - 1, 1))
+
     def lost(self, model: Model, inputs: Inputs, data: Data | None) -> float:
-        """What a row's log evidence is expected to gain from twice as many neighbours: ½ log of the ratio of its variances."""
+        """What a row's log evidence would gain from many more neighbours, by a sample of rows.
+
+        It is what the model expects, ½ log of the ratio of variances, unless the values that were seen clearly say more.
+        """
         seen = np.arange(len(inputs)) if data is None else np.flatnonzero(data.seen)
         X, noise = np.asarray(inputs.points), np.zeros(len(inputs)) + noise_variance(model, inputs, data)
-        of = np.unique(np.linspace(1, len(seen) - 1, SAMPLE).astype(int))
-        near = nearest_seen(X[seen] @ root_of(_metric(model.kernel, inputs.dimension)), seen, 2 * self.m, of)
+        of, count = np.unique(np.linspace(1, len(seen) - 1, SAMPLE).astype(int)), self.many(len(seen))
+        near = nearest_seen(X[seen] @ root_of(_metric(model.kernel, inputs.dimension)), seen, count, of)
         rows = seen[drawn_order(len(seen))[of]]
-        few = np.where(np.arange(2 * self.m) < self.m, near, -1)
-        left = [np.asarray(_left_open(model.kernel, X[rows], X[at], noise[rows], noise[at], at >= 0)) for at in (few, near)]
-        return float(0.5 * np.mean(np.log(left[0] / left[1])))
+        few = np.where(np.arange(count) < self.m, near, -1)
+        y = _without_mean(model, X, data)
+        looks = [_look(model.kernel, X[rows], X[at], noise[rows], noise[at], at >= 0, y[at]) for at in (few, near)]
+        (mean, v), (mean_many, v_many) = (tuple(np.asarray(part) for part in look) for look in looks)
+        expected = float(0.5 * np.mean(np.log(v / v_many)))
+        gained = 0.5 * (np.log(v / v_many) + (y[rows] - mean) ** 2 / v - (y[rows] - mean_many) ** 2 / v_many)
+        found, error = abs(float(np.mean(gained))), float(np.std(gained)) / np.sqrt(len(rows))
+        return found if found > expected + 2 * error else expected
 
     def _refusal(self, model: Model, inputs: Inputs, data: Data | None) -> No | None:
         if inputs.dimension == 1:
@@ -269,12 +283,22 @@ def _arguments(structure: Nearest, sites: Sites) -> tuple[Any, ...]:
     return structure.kernel, noise, sites.targets, structure.X, structure.rows, structure.near
 
 
+def _without_mean(model: Model, X: np.ndarray, data: Data | None) -> np.ndarray:
+    """The values that were seen, less the known mean; zeros where weights would have to be found first."""
+    if data is None or columns(model, jnp.asarray(X[:1]))[1].shape[1]:
+        return np.zeros(len(X))
+    return np.where(data.seen, np.asarray(data.y)[:, 0] - np.asarray(columns(model, jnp.asarray(X))[0]), 0.0)
+
+
 @jax.jit
-def _left_open(kernel: Kernel, X: Any, around: Any, noise: Any, noise_around: Any, there: Any) -> Array:
+def _look(
+    kernel: Kernel, X: Any, around: Any, noise: Any, noise_around: Any, there: Any, y: Any
+) -> tuple[Float[Array, " S"], Float[Array, " S"]]:
+    """Mean and variance of observations given some around them."""
     k = by_difference(kernel, jnp.moveaxis(around - X[:, None], 2, 0))
-    told = conditionals.tell(by_difference, kernel, k, around, noise_around, there, jnp.zeros((*there.shape, 0)))
+    told = conditionals.tell(by_difference, kernel, k, around, noise_around, there, y[:, :, None])
     k0 = by_difference(kernel, jnp.zeros(X.shape[1]))
-    return jnp.maximum(k0 - told.explained, 0.0) + jnp.maximum(noise, NOISE_FLOOR * k0)
+    return told.mean[:, 0], jnp.maximum(k0 - told.explained, 0.0) + jnp.maximum(noise, NOISE_FLOOR * k0)
 
 
 class Neighbours(Approximation):
