@@ -206,6 +206,10 @@ CASES = {
         lambda: GP.condition(1e-200 * X, Y),
         "X reaches .* in column 0, beyond.*measure it in other units",
     ),
+    "noise of single rows as that of outputs": (
+        lambda: sg.GP(sg.Matern52(), sg.Gaussian(np.full(24, 0.1))).condition(X, Y),
+        "24 numbers, one for each output, so that the last column of X must be the number of the output, but it reaches from",
+    ),
     "a part of no sum": (lambda: GP.condition(X, Y).predict(X, part=0), "part=0 cannot be predicted.*is not a sum"),
     "a part by its name": (lambda: SUM.condition(X, Y).predict(X, part="0"), "part='0' cannot be.*has 2 terms, counted from 0"),
     "masked y": (
@@ -341,6 +345,10 @@ def test_estimators_say_what_is_missing(estimator):
 def test_labels_that_are_missing(estimator):
     with pytest.raises(ValueError, match=r"y has 12 NaN or missing labels \(rows 0, 2, 4, 6, 8, … 7 more\): drop the rows"):
         estimator().fit(X, np.array([None, "a"] * 12, dtype=object))
+    with pytest.raises(
+        ValueError, match=r"y holds text beside numbers, such as 'n.a.' \(rows 5\): drop these rows, or write all"
+    ):
+        estimator().fit(X, np.array([0.0, 1.0, 1.0, 0.0, 1.0, "n.a."] + [1.0, 0.0] * 9, dtype=object))
 
 
 def test_an_inference_that_stops_names_another():

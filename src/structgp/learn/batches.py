@@ -35,7 +35,7 @@ STEP = 0.01  # of Adam, in the units of each parameter
 CHECK, PATIENCE = 25, 4  # steps between looks at the rows held out, and looks without a gain
 
 
-class Belief(NamedTuple):
+class WeightBelief(NamedTuple):
     """A and b."""
 
     A: Float[Array, "M M"]
@@ -76,9 +76,9 @@ def learned_in_batches(
     return with_free(model, kept), taken, scores
 
 
-def _nothing(model: Any) -> Belief:
+def _nothing(model: Any) -> WeightBelief:
     M = max(len(leaf.value) for leaf in leaves(model) if leaf.path.endswith(".inputs"))
-    return Belief(jnp.eye(M), jnp.zeros(M))
+    return WeightBelief(jnp.eye(M), jnp.zeros(M))
 
 
 def _white(gp: Any, X: Array) -> tuple[Array, Array]:
@@ -95,17 +95,17 @@ def _noise(gp: Any, X: Array) -> Array:
 
 
 @jax.jit
-def _moved(theta: Any, model: Any, belief: Belief, batch: Rows, rate: Any, count: Any) -> Belief:
+def _moved(theta: Any, model: Any, belief: WeightBelief, batch: Rows, rate: Any, count: Any) -> WeightBelief:
     """The belief after a step along the natural gradient."""
     gp = with_free(model, theta)
     V, _ = _white(gp, batch.X)
     w = count / len(batch.y) / _noise(gp, batch.X)
     A = jnp.eye(len(V)) + (V * w) @ V.T
     b = V @ (w * (batch.y - jax.vmap(gp.mean)(batch.X)))
-    return Belief((1 - rate) * belief.A + rate * A, (1 - rate) * belief.b + rate * b)
+    return WeightBelief((1 - rate) * belief.A + rate * A, (1 - rate) * belief.b + rate * b)
 
 
-def _moments(gp: Any, belief: Belief, X: Array) -> tuple[Array, Array]:
+def _moments(gp: Any, belief: WeightBelief, X: Array) -> tuple[Array, Array]:
     R = jnp.linalg.cholesky(0.5 * (belief.A + belief.A.T))
     V, d = _white(gp, X)
     mean = jax.vmap(gp.mean)(X) + V.T @ cho_solve((R, True), belief.b)
@@ -113,7 +113,7 @@ def _moments(gp: Any, belief: Belief, X: Array) -> tuple[Array, Array]:
 
 
 @jax.jit
-def _slope(theta: Any, model: Any, belief: Belief, batch: Rows, count: Any) -> Array:
+def _slope(theta: Any, model: Any, belief: WeightBelief, batch: Rows, count: Any) -> Array:
     """The gradient of the bound in the parameters, by a batch."""
 
     def bound(theta: Array) -> Array:
@@ -127,7 +127,7 @@ def _slope(theta: Any, model: Any, belief: Belief, batch: Rows, count: Any) -> A
 
 
 @jax.jit
-def _score(theta: Any, model: Any, belief: Belief, rows: Rows) -> Array:
+def _score(theta: Any, model: Any, belief: WeightBelief, rows: Rows) -> Array:
     """The mean log density of rows that the belief has not seen."""
     gp = with_free(model, theta)
     mean, variance = _moments(gp, belief, rows.X)

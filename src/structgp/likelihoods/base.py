@@ -57,6 +57,10 @@ class Likelihood(Parametrised):
         """The variance of Gaussian noise at these places, one for all or one for each."""
         raise NotImplementedError(f"{type(self).__name__} is not Gaussian, so that it has no variance of the noise")
 
+    def check_points(self, X: Float[Any, "N D"]) -> None:
+        """Say what is wrong where observations at these places cannot be; most likelihoods take any."""
+        return
+
     def told_by(self, X: Float[Any, "N D"], extra: Any) -> Any:
         """What this likelihood has to know of observations at these places, besides what it is told; 1 for nothing."""
         return 1.0 if extra is None else extra

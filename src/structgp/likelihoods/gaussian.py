@@ -30,6 +30,17 @@ class Gaussian(Likelihood):
     def noise_at(self, X: Float[Any, "N D"]) -> Float[Any, " ..."]:
         return self.of(X[:, -1])
 
+    def check_points(self, X: Float[Any, "N D"]) -> None:
+        if not np.ndim(self.noise):
+            return
+        count, output = np.size(self.noise), X[:, -1]
+        if not np.all((output == np.round(output)) & (output >= 0) & (output < count)):
+            raise ValueError(
+                f"Gaussian noise has {count} numbers, one for each output, so that the last column of X must be the number of "
+                f"the output, but it reaches from {output.min():.4g} to {output.max():.4g}: give one number, and the noise of "
+                "single rows as noise=..."
+            )
+
     def of(self, output: Any) -> Any:
         """The variance of the noise: of the output with this number, where each has its own."""
         if not np.ndim(self.noise):

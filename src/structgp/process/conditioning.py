@@ -255,13 +255,14 @@ def rule_for(model: Model, asked: str | None, data: Data) -> Inference | None:
 
 
 def check_inputs(model: Model, inputs: Inputs) -> None:
-    """Let the kernel and the mean say what they think of these inputs, before anything is computed."""
+    """Let kernel, mean and likelihood say what they think of these inputs, before anything is computed."""
     point = jax.ShapeDtypeStruct((inputs.dimension,), np.float64)
     check_latents(model, inputs.dimension)
     kernels = kernels_of(model.kernel, 1)
     jax.eval_shape(lambda x: ([(k.between(x, x), k.null_space(x)) for k in kernels], model.mean(x)), point)
     for kernel in kernels:
         kernel.check_points(np.asarray(inputs.points))
+    model.likelihood.check_points(np.asarray(inputs.points))
 
 
 def _search(model: Model, inputs: Inputs, data: Data, engine: Engine, rule: Inference, start: tuple[Any, Any] | None) -> Found:

@@ -68,6 +68,13 @@ class RowReader(Result, BaseEstimator):
         gone = missing_labels(y if np.ndim(y) == 1 else labels)
         if len(gone):
             raise ValueError(f"y has {len(gone)} NaN or missing labels (rows {few(gone)}): drop the rows without a label")
+        texts = np.array([isinstance(label, str) for label in labels]) if labels.dtype == object else np.ones(1, bool)
+        if texts.any() and not texts.all():
+            odd = np.flatnonzero(texts if 2 * texts.sum() <= len(texts) else ~texts)
+            raise ValueError(
+                f"y holds text beside numbers, such as {labels[odd[0]]!r} (rows {few(odd)}): drop these rows, "
+                "or write all labels alike"
+            )
         if labels.dtype.kind == "f" and np.isinf(labels).any():
             raise ValueError(f"y has {describe_bad(labels)} (rows {few(np.flatnonzero(np.isinf(labels)))}): drop these rows")
         with np.errstate(invalid="ignore"):  # it looks whether numbers are whole

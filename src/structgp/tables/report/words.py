@@ -86,7 +86,7 @@ def sure_rows(model: TableModel) -> list[list[str]]:
     return [["parameter", "5 %", "50 %", "95 %"], *(written(row) for row in rows if not row.relative or row in lengths)]
 
 
-class Belief(NamedTuple):
+class Worded(NamedTuple):
     """What is believed of a parameter in the units of the table; of a length along a column, how many spreads of it that is."""
 
     name: str
@@ -94,7 +94,7 @@ class Belief(NamedTuple):
     relative: float = 0.0
 
 
-def named_belief(row: Any, model: TableModel) -> Belief:
+def named_belief(row: Any, model: TableModel) -> Worded:
     """A parameter by a name in words, spreads as standard deviations, lengths in the units of their column."""
     values = np.array([row.low, row.median, row.high])
     *way, field = row.name.split(".")
@@ -105,26 +105,26 @@ def named_belief(row: Any, model: TableModel) -> Belief:
     whose = f"{part_names(model)[term.place]}: " if term is not None and len(told) > 1 else ""
     time = f" ({_unit(model)})" if len(model.scale) == 1 and _unit(model) else ""
     if isinstance(owner, Constant):
-        return Belief("level (standard deviation before the data)", tuple(np.sqrt(values)))
+        return Worded("level (standard deviation before the data)", tuple(np.sqrt(values)))
     if name == "noise" or (name == "variance" and not isinstance(owner, (Spline, Wiener))):
-        return Belief(f"{whose}{'noise' if name == 'noise' else 'size'} (standard deviation)", tuple(np.sqrt(values)))
+        return Worded(f"{whose}{'noise' if name == 'noise' else 'size'} (standard deviation)", tuple(np.sqrt(values)))
     if name == "value" and way == ["mean"]:
-        return Belief("mean", tuple(values))
+        return Worded("mean", tuple(values))
     if name == "lengthscale" and isinstance(owner, Radial):
         dims = next((node.dims for node in _nodes(way, model) if isinstance(node, On)), tuple(range(len(model.scale))))
         if index:
             d = dims[int(index)]
-            return Belief(f"length along {model.layout.names[d]}", tuple(values * model.scale[d]), float(row.median))
+            return Worded(f"length along {model.layout.names[d]}", tuple(values * model.scale[d]), float(row.median))
         keeps = term is not None and term.period is not None
         places = on_map(model.layout.names) if model.shape == "places" else None
         unit = model.scale[dims[0]] if len(dims) == 1 else 1.0 if places is None else model.scale[places.north]
-        return Belief(
+        return Worded(
             f"{whose}{'keeps its shape for' if keeps else 'length over which it changes'}{time}", tuple(values * unit)
         )
     if name == "lengthscale" and isinstance(owner, Periodic):
-        return Belief(f"{whose}smoothness of its shape", tuple(values))
+        return Worded(f"{whose}smoothness of its shape", tuple(values))
     called = {"lifetime": f"keeps its phase for{time}", "period": f"period{time}"}.get(name, field.replace("_", " "))
-    return Belief(f"{whose}{called}", tuple(values))
+    return Worded(f"{whose}{called}", tuple(values))
 
 
 def _step(node: Any, name: str) -> Any:
