@@ -1,6 +1,7 @@
 """Learning by a clock that the objective itself moves: a second for every evaluation."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ from structgp.inputs.observations import read_observations
 from structgp.learn.clock import NEVER, Deadline
 from structgp.learn.em import maximise_by_em
 from structgp.learn.maximise import climb
+from structgp.learn.peak import Averaging
 from structgp.models.pursuit.search import Family, Search, schwarz
 from structgp.models.pursuit.sine_model import SineModel
 from structgp.parameters.tree import free_vector
+from structgp.process.gp import _in_time
 
 X, Y = zoo.X[1], zoo.Y[1]
 GP = sg.GP(sg.Matern52(), sg.Gaussian(0.1))
@@ -165,6 +168,18 @@ def test_what_would_end_too_late_is_not_begun():
     assert NEVER.allows(1e9)
     hill, _, learning = climbed(5.5)  # a look takes 1
     assert hill.looks == learning.evaluations == 5
+
+
+def test_an_average_that_would_end_too_late_is_not_begun():
+    plan, averaging = GP.plan(X), Averaging()
+    learning = SimpleNamespace(seconds=30.0, evaluations=15)
+    needed = 2.0 * (2 * 3 + averaging.members)  # three parameters
+    within = lambda seconds: _in_time(averaging, plan, 3, learning, Deadline(seconds, lambda: 0.0))
+    assert within(needed) == (averaging, plan)
+    none, told = within(needed - 1)
+    assert none is None
+    assert told.members == 1
+    assert told.parameters == "best: there was no time to average over them"
 
 
 def test_a_deadline_is_shared_and_passed_on():

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import textwrap
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -82,6 +83,8 @@ KNOTS = 20  # of these splines in each column, at most
 PER_KNOT = 10  # rows, at least
 QUICK_ROWS = 10_000  # and the most rows
 FACTOR = 3.0  # by which the log evidence must be larger to outdo a simpler model: 20 times as probable
+
+LONGEST = 200  # characters of a reason
 
 NEVER = 1e-300  # no probability is smaller, so that every loss is finite
 
@@ -531,7 +534,7 @@ def _attempt(
         fitted = fit(one, deadline)
         return Attempt(name, one, fitted, score(fitted), time.perf_counter() - began)
     except (ValueError, FloatingPointError, MemoryError) as met:
-        return Attempt(name, one, reason=f"failed: {str(met).splitlines()[0]}")
+        return Attempt(name, one, reason=f"failed: {textwrap.shorten(str(met).splitlines()[0], LONGEST, placeholder=' …')}")
 
 
 def _late(one: Candidate, left: float) -> str:

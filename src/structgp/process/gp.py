@@ -73,6 +73,14 @@ def _observations(data: Data) -> int:
     return int(np.sum(data.seen)) * data.y.shape[1]
 
 
+def _in_time(averaging: Averaging, chosen: Plan, free: int, learning: Any, deadline: Deadline) -> tuple[Averaging | None, Plan]:
+    """The average that was decided on if there is time for it: about an evaluation for each difference and each member."""
+    each = learning.seconds / max(learning.evaluations, 1)
+    if deadline.allows(each * (2 * free + averaging.members)):
+        return averaging, chosen
+    return None, dataclasses.replace(chosen, parameters="best: there was no time to average over them", members=1)
+
+
 def _decided(gp: Any, chosen: Plan, seen: int, parameters: Any, method: str = "evidence") -> tuple[Averaging | None, Plan]:
     """How parameters are averaged over, and the plan that knows of it."""
     free = len(free_vector(gp))
@@ -250,6 +258,8 @@ class GP(Parametrised):
             found = None if sites is None else sites.sites(free_vector(learned))
         warn_if_pressed(learning, stacklevel=4)
         chosen = chosen.tuned(learned, inputs, data)
+        if averaging is not None and isinstance(parameters, str) and parameters == "auto":
+            averaging, chosen = _in_time(averaging, chosen, len(free_vector(gp)), learning, deadline)
         best = Fitted.of(learned, inputs, data, condition(learned, inputs, data, chosen, rule, found=found), learning)
         if averaging is None or beliefs is None or learning.message in STOPPED:
             return best
