@@ -247,13 +247,16 @@ def test_labels_are_learned_from_some_rows_and_given_all(few_rows_are_many, monk
     assert again.learning is found.learning
 
 
-def test_scores_of_many_rows_know_nothing_of_units(monkeypatch):
+def test_scores_of_many_rows_know_nothing_of_units(monkeypatch, tmp_path):
     """Columns of many rows enter by the places of their values, so that no monotone function of a column matters."""
     labels = (np.sin(2 * X[:, 0]) > 0).astype(int)
     bent = np.stack([np.exp(X[:, 0]), X[:, 1] ** 3, 5 - X[:, 2]], axis=1)
     monkeypatch.setattr("structgp.sklearn.estimators.SCORED", 50)
-    ours, theirs = (GPClassifier(max_evaluations=3).fit(rows, labels).predict_proba(rows) for rows in (X, bent))
-    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    model, other = (GPClassifier(max_evaluations=3).fit(rows, labels) for rows in (X, bent))
+    theirs = other.predict_proba(bent)
+    np.testing.assert_allclose(model.predict_proba(X), theirs, atol=1e-6)
+    other.save(tmp_path / "labels.structgp")
+    np.testing.assert_array_equal(GPClassifier.load(tmp_path / "labels.structgp").predict_proba(bent), theirs)
     monkeypatch.undo()
     plain = GPClassifier(max_evaluations=3).fit(bent, labels).predict_proba(bent)
     assert np.abs(plain - theirs).max() > 1e-3

@@ -355,6 +355,8 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
     array(['up', 'down'], dtype='<U4')
     """
 
+    _scores: NormalScores | None = None  # of the columns, where there are many rows
+
     def __init__(
         self,
         kernel: Any = None,
