@@ -291,6 +291,11 @@ def test_a_rotation_is_found_and_has_more_evidence_where_there_is_one():
     assert fitted.learning.restarts == 3
     lengths, V = fitted.kernel.kernel.lengthscale, fitted.kernel.direction
     np.testing.assert_allclose(abs(V[:, np.argmin(lengths)] @ [1, -1]) / np.sqrt(2), 1, atol=0.01)
+    searched = turned.fit(places, y, rotations="perturb", restarts=0)
+    assert searched.learning.restarts == 1
+    assert searched.log_evidence > fitted.log_evidence - 0.5
+    with pytest.raises(ValueError, match="rotations must be a number of random starts or 'perturb', got 'turn'"):
+        turned.fit(places, y, rotations="turn")
     with pytest.raises(ValueError, match="rotations are for kernels with directions that are learned"):
         SMALL.fit(X, Y, rotations=2)
     with pytest.raises(ValueError, match="Rotated needs a kernel with a lengthscale for each of several columns"):

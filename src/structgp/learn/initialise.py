@@ -26,7 +26,7 @@ from ..kernels.stationary import ProductMatern, Radial
 from ..kernels.views import On, Project, Warp
 from ..likelihoods.gaussian import Gaussian
 from ..means import ConstantMean, LevelOfOutput, LinearMean, Mean
-from ..parameters.supports import Orthonormal, Real
+from ..parameters.supports import Real
 from ..parameters.tree import free_bounds, learned_leaves, named_values, with_values
 from ..posterior import Model
 from ..structure.low_rank import in_units
@@ -126,15 +126,6 @@ def _suggested_kernel(model: Model, scales: np.ndarray, variance: Any) -> Any:
     """The kernel with these variances; one that several latents share with the largest of theirs."""
     shared = model.likelihood.latents > 1 and not isinstance(model.kernel, IndependentKernels)
     return suggest(model.kernel, scales, float(np.max(variance)) if shared else variance)
-
-
-def turned(model: Any, count: int, rng: np.random.Generator) -> list[Any]:
-    """The model with random directions in place of those that are learned, so many times."""
-    learned = [leaf for leaf in learned_leaves(model) if isinstance(leaf.support, Orthonormal)]
-    if not learned:
-        raise ValueError("rotations are for kernels with directions that are learned: Rotated(kernel), or Project")
-    draw = lambda leaf: leaf.support.constrain(rng.standard_normal(np.shape(leaf.value)))
-    return [with_values(model, {leaf.path: draw(leaf) for leaf in learned}) for _ in range(count)]
 
 
 def _suggestions(model: Model, likelihood: Any, kernel: Kernel, of_mean: dict[str, Any]) -> dict[str, Any]:

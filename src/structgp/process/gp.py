@@ -27,10 +27,11 @@ from ..learn.density import Density
 from ..learn.em import maximise_by_em
 from ..learn.evidence import objective_at
 from ..learn.inducing import maximise_through_inputs
-from ..learn.initialise import suggested, turned
+from ..learn.initialise import suggested
 from ..learn.maximise import INTERRUPTED, maximise, warn_if_pressed
 from ..learn.objective import Objective
 from ..learn.peak import Averaging, choose
+from ..learn.rotate import check_rotations, perturbed, turned
 from ..learn.sites import SiteEvidence
 from ..likelihoods.base import Likelihood
 from ..likelihoods.gaussian import Gaussian
@@ -188,7 +189,7 @@ class GP(Parametrised):
         extra: Any = None,
         weights: Any = None,
         parameters: Any = "auto",
-        rotations: int = 0,
+        rotations: int | str = 0,
     ) -> Fitted | FittedMixture:
         """Learn the parameters, then condition on the data.
 
@@ -205,7 +206,8 @@ class GP(Parametrised):
         them repeatable. `progress` shows a line while learning, by default on a terminal only. Ctrl-C keeps the best so far,
         and so does learning that reaches `seconds`, which is looked at after every evaluation.
 
-        `rotations` adds climbs that begin with random directions, for kernels that have some (`Rotated`, `Project`).
+        `rotations` adds climbs that begin with random directions, for kernels that have some (`Rotated`, `Project`);
+        ``"perturb"`` one that begins where small turns no longer raise the evidence.
 
         `inference`, `extra` and `weights` are for observations that are not Gaussian, as in `condition`.
         """
@@ -235,8 +237,7 @@ class GP(Parametrised):
             "deadline": deadline,
         }
         chosen.announce("learning", evaluations_of(len(free_vector(gp)), options["restarts"]), progress)
-        if whole(rotations, "rotations"):
-            options["others"] = turned(suggested(gp, np.asarray(inputs.points), data), rotations, options["seed"])
+        rotations = check_rotations(rotations)
         averaging, chosen = _decided(gp, chosen, _observations(data), parameters, method)
         sites = gradient = None
         if rule is not None:
@@ -250,6 +251,13 @@ class GP(Parametrised):
             options["objective"] = Density(options["objective"], beliefs)
         elif beliefs is not None:
             options["beliefs"] = beliefs
+        if rotations:
+            start = suggested(gp, np.asarray(inputs.points), data)
+            if isinstance(rotations, str):
+                climbed = options.get("objective") or objective_at(start, gp, inputs, data, chosen.chosen)
+                options["others"] = [perturbed(start, climbed, options["seed"])]
+            else:
+                options["others"] = turned(start, rotations, options["seed"])
         if sites is not None and method == "evidence" and chosen.engine.learner == "evidence":
             options["others"] = options.get("others", []) + block_start(gp, inputs, data, options["objective"], sites, deadline)
         with compiled_ahead(gp, inputs, data, chosen.engine, rule, after=gradient):
