@@ -7,6 +7,7 @@ spread s_d of column d of the D columns that a kernel sees, and the variance v o
     lengthscale      log-normal around s_d √D e^½, width 1
     variance         log-normal around v / number of terms, width 1
     noise variance   log-normal around v/20, width 1.7
+    bends, steps     of a spline log-normal around e⁻³ of its start, width 3; of a random walk around its start, width 2
     period           log-normal around its start, width ½; without a start it is not averaged over
     others           around their starts (of a mean: around that of y), width 1.5, or two spreads for levels and places
     directions and weights that sum to one: uniform
@@ -23,6 +24,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..inputs.observations import Data
+from ..kernels.nonstationary import IntegratedWiener, Spline, Wiener
 from ..kernels.oscillating import Cosine, DampedOscillator, Periodic
 from ..kernels.stationary import ProductMatern, Radial
 from ..likelihoods.gaussian import Gaussian
@@ -37,6 +39,8 @@ LONGER = 0.5  # a lengthscale is believed to be e^½ times as long as where lear
 TERM = 1.0  # width of the logarithm of a lengthscale or a variance
 NOISE = 1.7  # of the noise variance
 PERIOD = 0.5
+BENDS = (-3.0, 3.0)  # of a spline: a trend may be a line, or turn many times
+STEPS = (0.0, 2.0)  # of a random walk
 OTHER = 1.5
 LENGTH = 0.1  # of the columns of free numbers that stand for directions, around one
 LEVEL = 2.0  # of levels, slopes and places, in units of the data
@@ -202,6 +206,17 @@ def _(kernel: Radial | ProductMatern) -> dict[str, tuple[float, float]]:
 def _(kernel: Cosine | Periodic | DampedOscillator) -> dict[str, tuple[float, float]]:
     given = "period" in dict(kernel.notes) or not np.all(kernel.period == type(kernel).__dataclass_fields__["period"].default)
     return {"period": (0.0, PERIOD if given else np.inf), "variance": (0.0, TERM)}
+
+
+@widths.register(Spline)
+@widths.register(IntegratedWiener)
+def _(kernel: Spline | IntegratedWiener) -> dict[str, tuple[float, float]]:
+    return {"variance": BENDS}
+
+
+@widths.register
+def _(kernel: Wiener) -> dict[str, tuple[float, float]]:
+    return {"variance": STEPS}
 
 
 @widths.register

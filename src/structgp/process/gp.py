@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -190,6 +191,7 @@ class GP(Parametrised):
         weights: Any = None,
         parameters: Any = "auto",
         rotations: int | str = 0,
+        starts: Sequence[Any] = (),
     ) -> Fitted | FittedMixture:
         """Learn the parameters, then condition on the data.
 
@@ -207,7 +209,8 @@ class GP(Parametrised):
         and so does learning that reaches `seconds`, which is looked at after every evaluation.
 
         `rotations` adds climbs that begin with random directions, for kernels that have some (`Rotated`, `Project`);
-        ``"perturb"`` one that begins where small turns no longer raise the evidence.
+        ``"perturb"`` one that begins where small turns no longer raise the evidence. `starts` are models of this form, with
+        other values to begin at as well.
 
         `inference`, `extra` and `weights` are for observations that are not Gaussian, as in `condition`.
         """
@@ -251,13 +254,15 @@ class GP(Parametrised):
             options["objective"] = Density(options["objective"], beliefs)
         elif beliefs is not None:
             options["beliefs"] = beliefs
+        if starts:
+            options["others"] = list(starts)
         if rotations:
             start = suggested(gp, np.asarray(inputs.points), data)
             if isinstance(rotations, str):
                 climbed = options.get("objective") or objective_at(start, gp, inputs, data, chosen.chosen)
-                options["others"] = [perturbed(start, climbed, options["seed"])]
+                options["others"] = [*starts, perturbed(start, climbed, options["seed"])]
             else:
-                options["others"] = turned(start, rotations, options["seed"])
+                options["others"] = [*starts, *turned(start, rotations, options["seed"])]
         if sites is not None and method == "evidence" and chosen.engine.learner == "evidence":
             options["others"] = options.get("others", []) + block_start(gp, inputs, data, options["objective"], sites, deadline)
         with compiled_ahead(gp, inputs, data, chosen.engine, rule, after=gradient):

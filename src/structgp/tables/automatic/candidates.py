@@ -36,7 +36,7 @@ from ...models.choose import (
     sites_seconds,
 )
 from ...parameters.priors import Alike, LogNormal
-from ...parameters.tree import free_vector, learned
+from ...parameters.tree import free_vector, learned, learned_leaves
 from ...process.gp import GP
 from ..model import TABLES
 from .problem import Problem, seasons_of
@@ -48,6 +48,7 @@ COMPARING = 0.6  # part of the budget, for learning and comparing; the rest is f
 SEARCHING = 0.4  # part of the budget, for the search of projections
 MOST_EVALUATIONS = 100  # of a climb to the functions of a sum
 FEW_PER_COLUMN = 20  # rows for each column of a table, below which lengthscales and noise have priors
+BELIEVED = 1.0  # how sure the logarithms of the lengthscales of a series are before it is seen
 NOISE = (0.1, 1.5)  # part of the variance that is noise, typically, and the standard deviation of its logarithm
 
 
@@ -196,7 +197,8 @@ def _gps(problem: Problem, structure: str, affordable: float) -> Callable[[str, 
         cheap = kind == "regression" and problem.shape != "grid"
         price = _price_of_a_line(problem.X[:, 0], problem.y) if _is_free(gp.kernel) else 0.0
         one = Candidate(name, fit, refit, seconds, rows, plan, robust if cheap else None, price, compiling=compiling)
-        return by_class(one._replace(average=functools.partial(_averaged, how)), classes)
+        believed = _around_its_start(gp) if problem.shape in ("series", "curve") else gp
+        return by_class(one._replace(average=functools.partial(_averaged, how, believed)), classes)
 
     return make
 
@@ -210,11 +212,18 @@ def _noise(problem: Problem) -> Gaussian:
     return Gaussian(learned(typical, prior=LogNormal(np.log(typical), NOISE[1])))
 
 
-def _averaged(how: dict[str, Any], fitted: Any, X: Any, y: np.ndarray, parameters: Any) -> Any:
-    """What was learned, averaged over parameters that the rows leave unsure: from where the best are."""
-    if choose(parameters, int(np.sum(~np.isnan(y))), len(free_vector(fitted.gp))).averaging is None:
+def _averaged(how: dict[str, Any], gp: GP, fitted: Any, X: Any, y: np.ndarray, parameters: Any) -> Any:
+    """What was learned, averaged over parameters that the rows leave unsure: from where the best are as well."""
+    if choose(parameters, int(np.sum(~np.isnan(y))), len(free_vector(gp))).averaging is None:
         return fitted
-    return fitted.gp.fit(X, y, parameters=parameters, missing="infer", restarts=0, progress=False, **how)
+    options: dict[str, Any] = {"missing": "infer", "restarts": 0, "progress": False, "starts": (fitted.gp,), **how}
+    return gp.fit(X, y, parameters=parameters, **options)
+
+
+def _around_its_start(gp: GP) -> GP:
+    """The model with lengthscales that are believed to be about what they were made with: a short-lived term is short-lived."""
+    lengths = [leaf for leaf in learned_leaves(gp) if leaf.path.endswith("lengthscale") and leaf.prior is None]
+    return gp.with_prior({leaf.path: LogNormal(float(np.log(leaf.value)), BELIEVED) for leaf in lengths}) if lengths else gp
 
 
 def _is_free(kernel: Kernel) -> bool:
