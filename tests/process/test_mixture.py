@@ -231,6 +231,20 @@ def test_methods_agree_and_repeat(method):
     assert fitted.predict(XS).variance[2] > 0.5 * best.predict(XS).variance[2]
 
 
+@pytest.mark.full
+def test_intervals_hold_what_they_say_by_a_long_chain():
+    """Of the predictions that many Hamiltonian chains lead to, the intervals of Laplace's average hold 95 %, the best fewer."""
+    gp, places = sg.GP(sg.Matern52(), sg.Gaussian(0.1)), np.linspace(-1, 8, 40)
+    few = slice(None, None, 2)
+    chains = gp.fit(X[few], Y[few], parameters=sg.Averaging("hmc", members=64, steps=30)).predict(places)
+    held = {}
+    for how in ("laplace", "best"):
+        low, high = gp.fit(X[few], Y[few], parameters=how).predict(places).interval()
+        held[how] = float(np.mean(chains.cumulative(high) - chains.cumulative(low)))
+    assert 0.93 < held["laplace"] < 0.97
+    assert held["best"] < held["laplace"]
+
+
 def test_nuts_needs_an_evidence_that_can_be_followed():
     with pytest.raises(ValueError, match="parameters='nuts' needs Gaussian observations: parameters='hmc' takes any"):
         sg.GP(sg.Matern52(), sg.Poisson()).fit(X, LIKELIHOODS["Poisson"][1], parameters="nuts", max_evaluations=5)

@@ -54,7 +54,7 @@ NOISE = (0.1, 1.5)  # part of the variance that is noise, typically, and the sta
 
 def candidates_for(problem: Problem, kernel: Kernel | None, structure: str, budget: float) -> list[Candidate]:
     """The models that suit the shape of the data, the most reliable first."""
-    make = _gps(problem, structure, COMPARING * budget)
+    make = _gps(problem, structure, COMPARING * budget, own=kernel is None)
     if kernel is not None:
         return [make(repr(kernel), kernel, problem.task)]
     likelihood = NegativeBinomial() if problem.task == "counts" else Bernoulli("logit")
@@ -159,7 +159,7 @@ def place_kernels(problem: Problem) -> dict[str, Kernel]:
     return {name: kernel if level is None else kernel + level} | table_kernels(problem)
 
 
-def _gps(problem: Problem, structure: str, affordable: float) -> Callable[[str, Kernel, str], Candidate]:
+def _gps(problem: Problem, structure: str, affordable: float, own: bool) -> Callable[[str, Kernel, str], Candidate]:
     """How a kernel becomes a candidate for this problem, with a dense matrix where so many seconds are enough for it."""
     classes = len(problem.classes)
     exact, approximate = of_structure(structure)
@@ -197,7 +197,7 @@ def _gps(problem: Problem, structure: str, affordable: float) -> Callable[[str, 
         cheap = kind == "regression" and problem.shape != "grid"
         price = _price_of_a_line(problem.X[:, 0], problem.y) if _is_free(gp.kernel) else 0.0
         one = Candidate(name, fit, refit, seconds, rows, plan, robust if cheap else None, price, compiling=compiling)
-        believed = _around_its_start(gp) if problem.shape in ("series", "curve") else gp
+        believed = _around_its_start(gp) if own and problem.shape in ("series", "curve") else gp
         return by_class(one._replace(average=functools.partial(_averaged, how, believed)), classes)
 
     return make
