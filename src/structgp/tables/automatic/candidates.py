@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from ...engines.approximation import of_structure
 from ...inputs.layouts import Grid, Inputs, as_inputs
-from ...kernels.algebra import Kernel, Product
+from ...kernels.algebra import Kernel, Product, Sum
 from ...kernels.nonstationary import Constant, Spline, Wiener
 from ...kernels.oscillating import DampedOscillator, Periodic
 from ...kernels.stationary import Matern32, Matern52, SquaredExponential
@@ -48,7 +48,7 @@ COMPARING = 0.6  # part of the budget, for learning and comparing; the rest is f
 SEARCHING = 0.4  # part of the budget, for the search of projections
 MOST_EVALUATIONS = 100  # of a climb to the functions of a sum
 FEW_PER_COLUMN = 20  # rows for each column of a table, below which lengthscales and noise have priors
-BELIEVED = 1.0  # how sure the logarithms of the lengthscales of a series are before it is seen
+BELIEVED = 1.5  # width of the logarithms of lengthscales in a sum, around what they were made with
 NOISE = (0.1, 1.5)  # part of the variance that is noise, typically, and the standard deviation of its logarithm
 
 
@@ -221,8 +221,9 @@ def _averaged(how: dict[str, Any], gp: GP, fitted: Any, X: Any, y: np.ndarray, p
 
 
 def _around_its_start(gp: GP) -> GP:
-    """The model with lengthscales that are believed to be about what they were made with: a short-lived term is short-lived."""
+    """A sum whose lengthscales are believed to be about what they were made with: a short-lived term is short-lived."""
     lengths = [leaf for leaf in learned_leaves(gp) if leaf.path.endswith("lengthscale") and leaf.prior is None]
+    lengths = lengths if isinstance(gp.kernel, Sum) else []
     return gp.with_prior({leaf.path: LogNormal(float(np.log(leaf.value)), BELIEVED) for leaf in lengths}) if lengths else gp
 
 
