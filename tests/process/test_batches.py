@@ -32,7 +32,7 @@ def few(monkeypatch):
 
 def test_one_batch_of_all_rows_is_the_bound_and_its_gradient(x64):
     gp = sg.GP(sg.Induced(GP.kernel, X[:15]), GP.likelihood, 0.1)
-    rows, theta, count = batches.Rows(X[:80], Y[:80]), free_vector(gp), 80.0
+    rows, theta, count = batches.BatchRows(X[:80], Y[:80]), free_vector(gp), 80.0
     belief = batches._moved(theta, gp, batches._nothing(gp), rows, 1.0, count)
     whole = GP.condition(X[:80], Y[:80], approximate=sg.Inducing(X[:15], "vfe"))
     mean, variance = jax.jit(batches._moments)(gp, belief, NEW)
@@ -46,7 +46,7 @@ def test_one_batch_of_all_rows_is_the_bound_and_its_gradient(x64):
 
 def test_batches_improve_parameters_that_rows_held_out_judge(x64):
     gp = sg.GP(sg.Induced(sg.SquaredExponential([3.0, 3.0], 1.0), X[:15]), sg.Gaussian(0.3))
-    part = lambda rows: batches.Rows(X[rows], Y[rows])
+    part = lambda rows: batches.BatchRows(X[rows], Y[rows])
     mixed = (part(RNG.integers(100, 1500, 64)) for _ in iter(int, 1))
     learned, taken, scores = batches.learned_in_batches(gp, mixed, part(slice(100, 300)), part(slice(0, 100)), 1400, 200)
     assert taken <= 200

@@ -35,14 +35,14 @@ STEP = 0.01  # of Adam, in the units of each parameter
 CHECK, PATIENCE = 25, 4  # steps between looks at the rows held out, and looks without a gain
 
 
-class WeightBelief(NamedTuple):
+class AtInputs(NamedTuple):
     """A and b."""
 
     A: Float[Array, "M M"]
     b: Float[Array, " M"]
 
 
-class Rows(NamedTuple):
+class BatchRows(NamedTuple):
     """Rows and values."""
 
     X: Float[Any, "B D"]
@@ -50,7 +50,13 @@ class Rows(NamedTuple):
 
 
 def learned_in_batches(
-    model: Any, batches: Iterator[Rows], start: Rows, held_out: Rows, count: int, steps: int, deadline: Deadline = NEVER
+    model: Any,
+    batches: Iterator[BatchRows],
+    start: BatchRows,
+    held_out: BatchRows,
+    count: int,
+    steps: int,
+    deadline: Deadline = NEVER,
 ) -> tuple[Any, int, list[float]]:
     """The model with the parameters that foretold rows held out best, the steps taken, and the mean log densities there."""
     theta = free_vector(model)
@@ -76,9 +82,9 @@ def learned_in_batches(
     return with_free(model, kept), taken, scores
 
 
-def _nothing(model: Any) -> WeightBelief:
+def _nothing(model: Any) -> AtInputs:
     M = max(len(leaf.value) for leaf in leaves(model) if leaf.path.endswith(".inputs"))
-    return WeightBelief(jnp.eye(M), jnp.zeros(M))
+    return AtInputs(jnp.eye(M), jnp.zeros(M))
 
 
 def _white(gp: Any, X: Array) -> tuple[Array, Array]:
@@ -95,17 +101,17 @@ def _noise(gp: Any, X: Array) -> Array:
 
 
 @jax.jit
-def _moved(theta: Any, model: Any, belief: WeightBelief, batch: Rows, rate: Any, count: Any) -> WeightBelief:
+def _moved(theta: Any, model: Any, belief: AtInputs, batch: BatchRows, rate: Any, count: Any) -> AtInputs:
     """The belief after a step along the natural gradient."""
     gp = with_free(model, theta)
     V, _ = _white(gp, batch.X)
     w = count / len(batch.y) / _noise(gp, batch.X)
     A = jnp.eye(len(V)) + (V * w) @ V.T
     b = V @ (w * (batch.y - jax.vmap(gp.mean)(batch.X)))
-    return WeightBelief((1 - rate) * belief.A + rate * A, (1 - rate) * belief.b + rate * b)
+    return AtInputs((1 - rate) * belief.A + rate * A, (1 - rate) * belief.b + rate * b)
 
 
-def _moments(gp: Any, belief: WeightBelief, X: Array) -> tuple[Array, Array]:
+def _moments(gp: Any, belief: AtInputs, X: Array) -> tuple[Array, Array]:
     R = jnp.linalg.cholesky(0.5 * (belief.A + belief.A.T))
     V, d = _white(gp, X)
     mean = jax.vmap(gp.mean)(X) + V.T @ cho_solve((R, True), belief.b)
@@ -113,7 +119,7 @@ def _moments(gp: Any, belief: WeightBelief, X: Array) -> tuple[Array, Array]:
 
 
 @jax.jit
-def _slope(theta: Any, model: Any, belief: WeightBelief, batch: Rows, count: Any) -> Array:
+def _slope(theta: Any, model: Any, belief: AtInputs, batch: BatchRows, count: Any) -> Array:
     """The gradient of the bound in the parameters, by a batch."""
 
     def bound(theta: Array) -> Array:
@@ -127,7 +133,7 @@ def _slope(theta: Any, model: Any, belief: WeightBelief, batch: Rows, count: Any
 
 
 @jax.jit
-def _score(theta: Any, model: Any, belief: WeightBelief, rows: Rows) -> Array:
+def _score(theta: Any, model: Any, belief: AtInputs, rows: BatchRows) -> Array:
     """The mean log density of rows that the belief has not seen."""
     gp = with_free(model, theta)
     mean, variance = _moments(gp, belief, rows.X)

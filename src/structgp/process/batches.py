@@ -13,7 +13,7 @@ from ..engines.approximation import Approximation
 from ..engines.inducing_inputs import Inducing
 from ..inputs.layouts import as_inputs
 from ..inputs.observations import read_observations
-from ..learn.batches import ROWS, Rows, learned_in_batches
+from ..learn.batches import ROWS, BatchRows, learned_in_batches
 from ..learn.clock import Deadline
 from .conditioning import check_inputs
 from .inducing_stream import InducingStream, stream_through_inputs
@@ -36,7 +36,7 @@ def fit_batches(
     sample = int(np.clip(SAMPLE[0] * M, *SAMPLE[1:]))
     rows, count = _sampled(gp, batches, sample + HELD_OUT, rng)
     kept = min(HELD_OUT, len(rows.y) // 5)
-    held_out, start = (Rows(*(part[where] for part in rows)) for where in (slice(0, kept), slice(kept, None)))
+    held_out, start = (BatchRows(*(part[where] for part in rows)) for where in (slice(0, kept), slice(kept, None)))
     if len(start.y) <= M:
         raise ValueError(
             f"fit_batches: {count} rows are too few for {M} inducing inputs and rows held out: fit(X, y) takes them"
@@ -64,7 +64,7 @@ def _begun(batches: Batches) -> Iterator[tuple[Any, Any]]:
     return again
 
 
-def _sampled(gp: Any, batches: Batches, most: int, rng: np.random.Generator) -> tuple[Rows, int]:
+def _sampled(gp: Any, batches: Batches, most: int, rng: np.random.Generator) -> tuple[BatchRows, int]:
     """So many rows drawn at random from all, in random order, and the number of all."""
     kept: tuple[np.ndarray, ...] = ()
     count = 0
@@ -81,10 +81,10 @@ def _sampled(gp: Any, batches: Batches, most: int, rng: np.random.Generator) -> 
         kept = tuple(part[first] for part in joined)
     if not count:
         raise ValueError("fit_batches: there are no rows: check what the batches are read from")
-    return Rows(kept[1], kept[2]), count
+    return BatchRows(kept[1], kept[2]), count
 
 
-def _in_rows(batches: Batches, rng: np.random.Generator) -> Iterator[Rows]:
+def _in_rows(batches: Batches, rng: np.random.Generator) -> Iterator[BatchRows]:
     """Small batches without end, of rows that are mixed within each block."""
     while True:
         for X, y in _begun(batches):
@@ -92,4 +92,4 @@ def _in_rows(batches: Batches, rng: np.random.Generator) -> Iterator[Rows]:
             order = rng.permutation(len(points))
             for at in range(0, len(order) - ROWS + 1, ROWS):
                 some = order[at : at + ROWS]
-                yield Rows(points[some], np.asarray(y, dtype=float)[some])
+                yield BatchRows(points[some], np.asarray(y, dtype=float)[some])

@@ -187,7 +187,7 @@ class Monomials(FeatureMap):
         return self.scale[:, None] * jnp.prod(chosen, axis=1)
 
 
-class Bumps(FeatureMap):
+class BumpFeatures(FeatureMap):
     """What a kernel makes of rows and each of a few centres."""
 
     kernel: Kernel
@@ -202,7 +202,7 @@ class Bumps(FeatureMap):
         return self.scale[:, None] * covariance(self.kernel, self.centres, X)
 
 
-class Waves(FeatureMap):
+class WaveFeatures(FeatureMap):
     """Cosines and sines of given frequencies."""
 
     frequencies: Float[Array, "W D"]
@@ -314,14 +314,14 @@ def _(kernel: Polynomial, X: Float[Array, "N D"]) -> FeatureMap | No:
 def _(kernel: DiscreteConvolution, X: Float[Array, "N D"]) -> FeatureMap:
     jax.eval_shape(kernel.between, X[0], X[0])  # which refuses another number of columns
     centres = jnp.asarray(kernel.centres)
-    return Bumps(kernel.kernel, centres, jnp.broadcast_to(jnp.sqrt(jnp.asarray(kernel.variance)), centres.shape[:1]))
+    return BumpFeatures(kernel.kernel, centres, jnp.broadcast_to(jnp.sqrt(jnp.asarray(kernel.variance)), centres.shape[:1]))
 
 
 @features_of.register
 def _(kernel: FourierFeatures, X: Float[Array, "N D"]) -> FeatureMap:
     jax.eval_shape(kernel.between, X[0], X[0])
     waves = jnp.asarray(kernel.frequencies) / jnp.asarray(kernel.lengthscale)
-    return Waves(waves, jnp.sqrt(jnp.reshape(kernel.variance, ()) / len(waves)))
+    return WaveFeatures(waves, jnp.sqrt(jnp.reshape(kernel.variance, ()) / len(waves)))
 
 
 @features_of.register

@@ -28,7 +28,7 @@ from .totals import in_blocks, visited
 White = Callable[[Any], tuple[Float[Array, "C M n"], Float[Array, "C n"]]]  # V and the variances of a block of places
 
 
-class Places(NamedTuple):
+class AtPlaces(NamedTuple):
     """What is known of each place before anything is summed."""
 
     d: Float[Array, "n C"]
@@ -39,7 +39,7 @@ class Places(NamedTuple):
     log_det: Float[Array, " n"]
 
 
-def of_places(V: Array, k: Array, P: Array, h: Array, rule: Rule) -> Places:
+def of_places(V: Array, k: Array, P: Array, h: Array, rule: Rule) -> AtPlaces:
     """The places with V (C, M, n), variances k (C, n), precisions Π (n, C, C) and shifts h."""
     d = jnp.maximum(k - jnp.sum(V * V, axis=1), 0.0).T
     some = rule.share * d > 0
@@ -48,7 +48,7 @@ def of_places(V: Array, k: Array, P: Array, h: Array, rule: Rule) -> Places:
     T = solve_triangular(R, diagonals(root), lower=True)
     TP, Th = T @ P, T @ h
     log_det = 2 * jnp.sum(jnp.log(jnp.diagonal(R, axis1=1, axis2=2)), axis=1)
-    return Places(d, T, P - TP.mT @ TP, h - TP.mT @ Th, Th, log_det)
+    return AtPlaces(d, T, P - TP.mT @ TP, h - TP.mT @ Th, Th, log_det)
 
 
 class Given(NamedTuple):
