@@ -92,7 +92,8 @@ class Asker:
 
             optuna.logging.set_verbosity(optuna.logging.ERROR)
             samplers = {"optuna-gp": optuna.samplers.GPSampler, "optuna-tpe": optuna.samplers.TPESampler}
-            self.study = optuna.create_study(sampler=samplers[method](seed=seed))
+            first = min(2 * D + 1, 20)  # told before anything is asked
+            self.study = optuna.create_study(sampler=samplers[method](seed=seed, n_startup_trials=first))
             self.trial: Any = None
         elif method == "skopt":
             import skopt
@@ -173,10 +174,10 @@ def run_function(name: str, method: str, seed: int, evaluations: int | None = No
     while len(trace) < count:
         began = time.process_time()
         u = np.clip(asker.ask(), 0, 1)
-        spent.append(time.process_time() - began)
         first = time.process_time() if math.isnan(first) else first
         value = at(u)
-        asker.tell(u, value)
+        asker.tell(u, value)  # some learn here
+        spent.append(time.process_time() - began)
         trace.append(value)
     best = np.minimum.accumulate(trace)
     return {

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
 
+@runtime_checkable
 class Progress(Protocol):
     """What a stopping rule may look at; values are as the user gave them, `better` counts by their sign."""
 
