@@ -100,7 +100,8 @@ def one_held_out(name: str, part: int, way: str) -> dict[str, Any]:
 def split(name: str, part: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """X, y in standard units, and the rows to learn from and to test on: the stored fold, or 500 and 200 random rows."""
     table = load(name)
-    X, y = table.inputs_and_target() if name != "sunspots_monthly" else _series(table)
+    names = [column for column, values in table.columns.items() if values.dtype.kind == "f"]
+    X, y = table.inputs_and_target(names[-1], names[:-1]) if name != "sunspots_monthly" else _series(table)
     numbers = np.isfinite(X).all(axis=1) & np.isfinite(y)
     X, y = X[numbers], y[numbers]
     X, y = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
