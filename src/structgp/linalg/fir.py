@@ -25,6 +25,14 @@ class Sums:
     b: Float[np.ndarray, " n"]
     yy: float
     rows: int
+    total: Float[np.ndarray, " n"]  # Φᵀ1
+    y_total: float
+
+    def without_level(self) -> Sums:
+        """The same where a constant that nothing is known of is added to the output: every column around its own mean."""
+        R = self.R - np.outer(self.total, self.total) / self.rows
+        b, yy = self.b - self.total * self.y_total / self.rows, self.yy - self.y_total**2 / self.rows
+        return Sums(R, b, yy, self.rows - 1, self.total, self.y_total)
 
 
 class Estimate(NamedTuple):
@@ -58,7 +66,8 @@ def sums(u: Float[np.ndarray, "M k"], y: Float[np.ndarray, " N"], n: int) -> Sum
             before, last = u[first - n + 1 : first][::-1], u[M - n : M][::-1]  # what comes in, and what goes out, at each shift
             for i in range(n - 1):
                 R[p, i + 1, q, 1:] = R[p, i, q, :-1] + before[i, p] * before[: n - 1, q] - last[i, p] * last[: n - 1, q]
-    return Sums(R.reshape(k * n, k * n), b.ravel(), float(used @ used), len(used))
+    total = np.array([np.sum(u[first - j : M - j, p]) for p in range(k) for j in range(n)])
+    return Sums(R.reshape(k * n, k * n), b.ravel(), float(used @ used), len(used), total, float(used.sum()))
 
 
 def shifted(u: Float[np.ndarray, "M k"], n: int, rows: np.ndarray) -> Float[np.ndarray, "rows kn"]:
@@ -69,13 +78,14 @@ def shifted(u: Float[np.ndarray, "M k"], n: int, rows: np.ndarray) -> Float[np.n
 
 def _by_rows(u: np.ndarray, used: np.ndarray, seen: np.ndarray, n: int, first: int) -> Sums:
     rows, size = first + np.flatnonzero(seen), u.shape[1] * n
-    R, b = np.zeros((size, size)), np.zeros(size)
+    R, b, total = np.zeros((size, size)), np.zeros(size), np.zeros(size)
     for at in range(0, len(rows), CHUNK):
         part = rows[at : at + CHUNK]
         Phi = shifted(u, n, part)
         R += Phi.T @ Phi
         b += Phi.T @ used[part - first]
-    return Sums(R, b, float(np.sum(used[seen] ** 2)), int(seen.sum()))
+        total += Phi.sum(axis=0)
+    return Sums(R, b, float(np.sum(used[seen] ** 2)), int(seen.sum()), total, float(np.sum(used[seen])))
 
 
 def log_evidence(data: Sums, L: Float[np.ndarray, "n r"], ratio: float) -> float:

@@ -244,7 +244,8 @@ def _identify(
         raise ValueError(f"{int(seen.sum())} outputs are too few for a response of {n} lags: pass lags=")
     levels = u.mean(axis=0), float(np.mean(y[seen]))
     v, z = u - levels[0], y - levels[1]
-    data = fir.sums(v, z, n)
+    whole_sums = fir.sums(v, z, n)
+    data = whole_sums.without_level()
     frequencies, power = _power(v[:, 0])
     resonance = None
     if method == "ls":
@@ -256,6 +257,8 @@ def _identify(
             resonance = None if omega is None else omega / dt
         mean, covariance, noise, evidence = chosen.averaged(generator(seed))
     weights = mean.reshape(v.shape[1], n)
+    level = (whole_sums.y_total - whole_sums.total @ mean) / whole_sums.rows  # of the output, for inputs at their level
+    levels, z = (levels[0], levels[1] + level), z - level
     first = max(n - 1 - past, 0)
     found = Identified(
         weights, covariance, float(np.sqrt(noise)), np.nan, evidence, method, resonance, dt, levels, v, z, (frequencies, power)
