@@ -34,7 +34,7 @@ def gaussian(C, cross, own, y=Y):
     return solved.T @ y, own - np.sum(cross * solved, axis=0)
 
 
-def test_new_places_of_a_group_have_its_covariances(x64):
+def test_new_places_of_a_group_have_its_covariances(x64, tmp_path):
     asked = lambda method: sg.GP(INNER, NOISE).condition(X, Y, approximate=sg.Inducing(Z, method))
     fitted, apart = asked("pic"), asked("pitc")
     conditional = fitted.conditional
@@ -55,6 +55,8 @@ def test_new_places_of_a_group_have_its_covariances(x64):
     assert fitted.log_evidence == apart.log_evidence
     assert np.array_equal(fitted.leave_one_out().mean, apart.leave_one_out().mean)
     assert "pic; covariance error" in str(fitted.plan)
+    fitted.save(tmp_path / "model")
+    assert np.array_equal(sg.load(tmp_path / "model").predict(NEW).mean, fitted.predict(NEW).mean)
     assert np.mean((found.mean[:5] - np.sin(2 * NEW[:5, 0]) * NEW[:5, 1]) ** 2) < 0.05
 
 
@@ -143,11 +145,13 @@ def test_relevance_vectors_are_few_and_their_evidence_is_at_its_top():
     assert evidence(kernel.variance, noise=1.1 * noise) < top + 1e-3
 
 
-def test_relevance_vectors_of_labels_and_of_noise():
+def test_relevance_vectors_of_labels_and_of_noise(tmp_path):
     labels = (F > 0) * 1.0
     fitted = sg.RelevanceVectors(sg.SquaredExponential(0.6), sg.Bernoulli()).fit(X, labels)
     assert len(fitted.kernel.centres) < N / 3
     assert np.mean((fitted.predict(X).mean > 0) == labels) > 0.85
+    fitted.save(tmp_path / "model")
+    assert np.array_equal(sg.load(tmp_path / "model").predict(NEW).mean, fitted.predict(NEW).mean)
     nothing = sg.RelevanceVectors(sg.SquaredExponential(1.2)).fit(X, np.full(N, 3.0))
     assert np.allclose(nothing.predict(NEW).mean, 3.0)
     with pytest.raises(ValueError, match="RelevanceVectors are for one latent and one target"):
