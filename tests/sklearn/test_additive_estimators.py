@@ -123,6 +123,7 @@ def few_rows_are_many(monkeypatch):
     monkeypatch.setattr(choose, "SEARCH", choose.Limits(projections=3))
     monkeypatch.setattr(choose, "HELD", 0.3)
     monkeypatch.setattr(choose, "INDUCING", 8)
+    monkeypatch.setattr(choose, "PAYS", np.inf)
 
 
 DIRECTIONS = {FittedAdditive: [1.0, 0.0, 0.0], FittedProjectionPursuit: [0.6, 0.8, 0.0]}
@@ -171,7 +172,6 @@ def test_the_plan_says_how_each_did_and_why_others_did_not(few_rows_are_many, mo
     y = 3 * np.sin(2 * X[:, 0]) + 0.3 * np.random.default_rng(0).standard_normal(64)
     candidates = listed(inducing=good, additive=None, neighbours=bad, projection_pursuit=1e4)
     monkeypatch.setattr(choose, "for_many_rows", lambda *_: candidates)
-    monkeypatch.setattr(choose, "PAYS", np.inf)
     monkeypatch.setattr(choose, "_offer", lambda attempt, fitted, X, classes: fitted.plan.chosen)
     model = GPRegressor(random_state=0).fit(X, y)
     assert model.fitted_.gp is good
@@ -198,6 +198,7 @@ def test_what_cannot_pay_is_not_tried(few_rows_are_many, monkeypatch):
         on.append(len(y))
         return good.condition(X, y)
 
+    monkeypatch.setattr(choose, "PAYS", 1.5)
     candidates = listed(additive=None, inducing=good, projection_pursuit=None)
     candidates["inducing"] = candidates["inducing"]._replace(fit=fit, go_on=go_on)
     monkeypatch.setattr(choose, "for_many_rows", lambda *_: candidates)

@@ -354,6 +354,9 @@ def test_a_model_is_better_only_where_it_clearly_is():
     assert best([tried(-100.0), tried(-90.0)]) == 1
     assert best([tried(-100.0), tried(-98.0)]) == 0
     assert best([tried(np.nan), tried(-100.0)]) == 1
+    assert best([tried(-100.0, one), tried(np.nan, close)]) == 1  # what evidence cannot compare, the mean does
+    assert best([tried(-100.0, close), tried(np.nan, one)]) == 0
+    assert best([tried(np.nan, one), tried(np.nan, close)]) == 1
     assert best([tried(-1.0, np.full(60, -np.inf)), tried(-9.0, one)]) == 1
 
 

@@ -140,11 +140,15 @@ def best(tried: Sequence[Tried], by_evidence: bool = True) -> int:
     near = [i for i in near if tried[i].whole] or near
     if not by_evidence or not all(tried[i].whole for i in near):
         return near[0]
-    scores = {i: tried[i].scores for i in near}
-    if any(np.isnan(tried[i].evidence) for i in near) and all(one is not None for one in scores.values()):
-        return max(near, key=lambda i: np.mean(scores[i]))  # type: ignore[arg-type]
-    evidence = {i: -np.inf if np.isnan(tried[i].evidence) else tried[i].evidence for i in near}
-    return next(i for i in near if evidence[i] >= max(evidence.values()) - FACTOR)
+    known = [i for i in near if not np.isnan(tried[i].evidence)]
+    unknown = [i for i in near if i not in known and tried[i].scores is not None]
+    if known:
+        highest = max(tried[i].evidence for i in known)
+        first = next(i for i in known if tried[i].evidence >= highest - FACTOR)
+        rivals = [first, *unknown] if tried[first].scores is not None else [first]
+    else:
+        rivals = unknown or near[:1]
+    return rivals[0] if len(rivals) == 1 else max(rivals, key=lambda i: np.mean(tried[i].scores))  # type: ignore[arg-type]
 
 
 def _not_behind(tried: Sequence[Tried]) -> list[int]:
@@ -467,7 +471,8 @@ def of_many_rows(
     ran = [attempt for attempt in attempts if attempt.fitted is not None]
     if not ran:
         raise ValueError(f"nothing could be learned from these rows: {attempts[0].reason}")
-    winner = ran[best([Tried(np.nan, attempt.scores) for attempt in ran])]
+    evidences = [charged_evidence(attempt.candidate, attempt.fitted, len(y), task) for attempt in ran]
+    winner = ran[best([Tried(*tried) for tried in zip(evidences, (attempt.scores for attempt in ran), strict=True)])]
     given = _given_all(winner, X, y, deadline)
     chosen = _offer(winner, given, X, classes)
     chosen = dataclasses.replace(chosen, note=f"{chosen.note}; {winner}" if chosen.note else str(winner))
