@@ -186,8 +186,8 @@ def test_the_plan_says_how_each_did_and_why_others_did_not(few_rows_are_many, mo
 
 def test_what_cannot_pay_is_not_tried(few_rows_are_many, monkeypatch):
     """A product of two columns is no sum, which least squares tell; time that the leader lacks is left to it."""
-    rows = np.random.default_rng(0).standard_normal((400, 2))
-    y = 3 * np.sin(2 * rows[:, 0]) * rows[:, 1] + 0.1 * np.random.default_rng(1).standard_normal(400)
+    rows = np.random.default_rng(0).standard_normal((800, 2))
+    y = 3 * np.sin(2 * rows[:, 0]) * rows[:, 1] + 0.1 * np.random.default_rng(1).standard_normal(800)
     good = sg.GP(sg.Matern52([1.0, 2.0], 4.0), sg.Gaussian(0.01))
     on = []
 
@@ -204,13 +204,13 @@ def test_what_cannot_pay_is_not_tried(few_rows_are_many, monkeypatch):
     monkeypatch.setattr(choose, "for_many_rows", lambda *_: candidates)
     monkeypatch.setattr(choose, "_offer", lambda attempt, fitted, X, classes: fitted.plan.chosen)
     plan = str(GPRegressor(random_state=0).fit(rows, y).plan_)
-    assert on == [400]
+    assert on == [800]
     assert "by least squares its error is" in plan
     assert "the time is left to the leader, which was stopped by the clock" in plan
     slow = {name: one._replace(seconds=1e4) for name, one in candidates.items()}
     monkeypatch.setattr(choose, "for_many_rows", lambda *_: slow)
     model = GPRegressor(random_state=0).fit(rows, y)
-    assert on == [400]  # alone it learns from all rows
+    assert on == [800]  # alone it learns from all rows
     assert "all rows from the start" in str(model.plan_)
 
 

@@ -79,8 +79,8 @@ LEARNED_FROM = 1000  # labels or counts of which one function of all columns is 
 GIVEN_AT_ONCE = 2500  # labels or counts of which a dense matrix is made in a few seconds, once they are learned from
 FIRST = 10  # evaluations after which learning through inducing inputs has something to show
 PAYS = 1.5  # times the squared error of the leader, beyond which splines by least squares say that functions of a column do not
-KNOTS = 20  # of these splines in each column, at most
-PER_KNOT = 10  # rows, at least
+KNOTS = 20  # of these splines in each column
+PER_KNOT = 10  # rows, at least: fewer tell nothing
 QUICK_ROWS = 10_000  # and the most rows
 FACTOR = 3.0  # by which the log evidence must be larger to outdo a simpler model: 20 times as probable
 
@@ -557,7 +557,7 @@ def _why_not(one: Candidate, name: str, done: dict[str, Attempt], rows: _Rows, l
         return "the time is left to the leader, which was stopped by the clock"
     if late := _late(one, learning.left()):
         return late
-    if name == "additive":
+    if name == "additive" and len(rows.kept) >= KNOTS * PER_KNOT * rows.X.shape[1]:
         quick, error = rows.error_of_splines(), rows.error_of(leader.fitted)
         if quick > PAYS * error:
             return f"by least squares its error is {np.sqrt(quick / error):.2g} times that of the leader"
@@ -611,9 +611,8 @@ class _Rows(NamedTuple):
 def _hats(X: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Piecewise linear functions of each column, between knots that have as many rows from one to the next."""
     found: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-    count = int(np.clip(len(X) / (PER_KNOT * X.shape[1]), 4, KNOTS))
     for column, other in zip(X.T, others.T, strict=True):
-        knots = np.unique(np.quantile(column, np.linspace(0, 1, count)))
+        knots = np.unique(np.quantile(column, np.linspace(0, 1, KNOTS)))
         for values, features in zip((column, other), found, strict=True):
             features += [np.interp(values, knots, corner) for corner in np.eye(len(knots))]
     A, B = (np.stack(features, axis=1) for features in found)
