@@ -76,6 +76,9 @@ NAMESPACE |= {
     "Bend": Bend,
 }
 
+_SCALES = [[1.0, 0.3], [0.5, 2.0], [1.4, 0.7]]
+_LOADINGS = [[0.6, 0.5], [0.6, 0.1], [0.6, -0.5]]
+
 # name: (kernel, number of columns)
 KERNELS = {
     "SquaredExponential": (sg.SquaredExponential(0.7, 1.3), 1),
@@ -135,7 +138,10 @@ KERNELS = {
     "ChangePoint-smooth": (sg.ChangePoint(sg.Matern32(0.8), sg.Linear(0.6), 0.3, 0.5, dim=1), 2),
     "ChangePoint-Spline": (sg.ChangePoint(sg.Spline(0.8, order=1), sg.Matern52(1.4, 0.6), 0.3), 1),
     "Coregion": (sg.Warp(sg.Coregion([[0.7], [-0.4], [1.1]], [0.3, 0.5, 0.2]), one_of_three), 1),
-    "Lagged": (sg.Warp(sg.Lagged(sg.GaussianFilters(3, 2), [0.3, -0.4]), with_output), 1),
+    "Lagged": (
+        sg.Warp(sg.Lagged(sg.GaussianFilters(3, 2, loadings=_LOADINGS, lengthscale=_SCALES), [0.3, -0.4]), with_output),
+        1,
+    ),
     "MaternFilters": (sg.Warp(sg.MaternFilters(3, lengthscale=[[1.0], [0.5], [1.4]]), with_output), 1),
     "LowPassFilters": (sg.Warp(sg.LowPassFilters(3, lengthscale=[[1.0], [0.5], [1.4]]), with_output), 1),
     "PoleFilters": (sg.Warp(sg.PoleFilters([1.0], [2.0], [[[1.0, 0.3]], [[0.5, 0.7]], [[0.2, -0.9]]]), with_output), 1),
@@ -143,7 +149,6 @@ KERNELS = {
     "fixed": (sg.Matern32(sg.fixed(0.8), 1.4), 1),
 }
 
-_SCALES = [[1.0, 0.3], [0.5, 2.0], [1.4, 0.7]]
 # name: a kernel of three outputs, on (time, number of the output)
 OF_OUTPUTS = {
     "ICM": sg.Coregion([[0.7], [-0.4], [1.1]], [0.3, 0.5, 0.2]).on(1) * sg.Matern32(0.7).on(0),

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from .._types import double_precision
 from ..inputs.rows import filled, size_for
+from ..posterior import Result
 
 LEAPS = 20
 WANTED = 0.8  # of proposals that are taken
@@ -42,7 +43,7 @@ class Network(eqx.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class FittedNetwork:
+class FittedNetwork(Result):
     """Samples of a network given data, equally weighted."""
 
     members: tuple[Network, ...]
