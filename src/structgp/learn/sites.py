@@ -7,18 +7,21 @@ import threading
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from ..background import Early, compiling
 from ..engines.base import Engine
 from ..inference.base import CONVERGED, TOLERANCE, Found, Inference, Problem, find_sites, search
-from ..inputs.layouts import Inputs
+from ..inputs.layouts import Grid, Inputs
 from ..inputs.observations import Data
 from ..inputs.rows import in_bucket
 from ..parameters.tree import with_free
 from ..posterior import Model
+from ..structure.dense import variances
 
+MOST_TOLD = 1e13  # prior variance over that of a site: beyond, rounding makes up evidence for noise that is next to nothing
 LEARNING = 1e-5  # tolerance in standard deviations of f; the gradient is off by as much, and a looser one ends at false optima
 
 
@@ -48,7 +51,9 @@ class SiteEvidence:
         found = self._find(arguments, LEARNING, hints)
         compiling.wait()
         if found.status == CONVERGED and np.isfinite(found.log_evidence):
-            return found.log_evidence, _gradient(theta, self.model, *arguments[1:], found)
+            gradient, told = _gradient(theta, self.model, *arguments[1:], found)
+            if told <= MOST_TOLD:
+                return found.log_evidence, gradient
         return np.nan, np.zeros(len(theta))
 
     def begin(self, theta: Float[Any, " P"]) -> Early:
@@ -100,12 +105,15 @@ class SiteEvidence:
 @functools.partial(jax.jit, static_argnames=("engine", "inference"))
 def _gradient(
     theta: Array, model: Model, inputs: Inputs, data: Data, engine: Engine, inference: Inference, found: Found
-) -> Array:
-    """The gradient of the evidence."""
+) -> tuple[Array, Array]:
+    """The gradient of the evidence, and how much more the site that says most says of f than the prior does."""
 
     def surrogate(theta: Array) -> Array:
         at = with_free(model, theta)
         problem = Problem.of(at, inputs, data, engine, inference.signed(model.likelihood), search=False)
         return inference.surrogate(problem, found)
 
-    return jax.grad(surrogate)(theta)
+    if isinstance(inputs, Grid) or not isinstance(found.w, Array) or found.w.ndim > 1:
+        return jax.grad(surrogate)(theta), jnp.zeros(())
+    prior = variances(with_free(model, theta).kernel, jnp.asarray(inputs.points))
+    return jax.grad(surrogate)(theta), jnp.max(jnp.abs(found.w) * prior)
