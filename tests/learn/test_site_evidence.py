@@ -3,11 +3,11 @@
 import numpy as np
 
 import structgp as sg
-from structgp.process.conditioning import rule_for
 from structgp.inputs.layouts import as_inputs
 from structgp.inputs.observations import read_observations
 from structgp.learn.sites import SiteEvidence
 from structgp.parameters.tree import free_vector
+from structgp.process.conditioning import rule_for
 
 
 def test_noise_that_is_next_to_nothing_has_no_evidence(x64):
