@@ -32,7 +32,7 @@ def _shown(rows: Any, what: str) -> str:
     return show(rows) if len(rows) <= FEW else f"<{len(rows)} {what}>"
 
 
-def _check_columns(kernel: Any, rows: np.ndarray, x: Point) -> None:
+def _check_columns(kernel: Any, rows: Any, x: Point) -> None:
     if rows.shape[1] != x.shape[-1]:
         raise ValueError(
             f"{type(kernel).__name__} has places of {rows.shape[1]} columns, but the inputs have {x.shape[-1]}: give rows of X"

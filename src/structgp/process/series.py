@@ -129,9 +129,9 @@ def _picked(tree: Any, at: Any) -> Any:
 
 def _cut(conditional: KalmanConditional, count: int) -> KalmanConditional:
     """Without the places that filled the series up; nothing was seen there, so nothing changes."""
-    long = (conditional.t, conditional.sites, conditional.smoothed)
-    t, sites, smoothed = jax.tree.map(lambda leaf: leaf[:count], long)
-    return dataclasses.replace(conditional, t=t, sites=sites, smoothed=smoothed)
+    long = (conditional.t, conditional.sites, conditional.smoothed, conditional.which, conditional.rank)
+    t, sites, smoothed, which, rank = jax.tree.map(lambda leaf: leaf[:count], long)
+    return dataclasses.replace(conditional, t=t, sites=sites, smoothed=smoothed, which=which, rank=rank)
 
 
 def condition_series(gp: Model, X: Any, y: Any, noise: Any, missing: str) -> FittedSeries:
