@@ -84,7 +84,7 @@ class SplineMap(FeatureMap):
         return rows.reshape(*self.roots.shape[:2], -1)
 
     def _flat(self, features: Float[Array, "N L m"]) -> Float[Array, "F N"]:
-        # Without the barrier they are gathered in the order in which they are used, number by number: six times slower.
+        # Without the barrier they are gathered in the order in which they are used, number by number: several times slower.
         return jnp.moveaxis(jax.lax.optimization_barrier(features), 0, -1).reshape(self.size, -1)
 
 

@@ -36,6 +36,7 @@ def _kernel(D: int, log_lengthscale: tuple[float, float], log_variance: tuple[fl
 
 
 def _independent(gate: Any, signal: Any) -> Any:
+    """A kernel for each latent, which `GP` takes in place of one."""
     return Independent(gate, signal)
 
 

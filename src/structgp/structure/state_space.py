@@ -321,7 +321,7 @@ def _(kernel: MaternFilters, where: Where) -> chains.Chain:
         rates, variance = kernel.rates(kernel.own_lengthscale), jnp.asarray(kernel.variance)
         rates = jnp.reshape(rates, variance.shape)
         own = tuple(chains.Matern(kernel.states, rate, size) for rate, size in zip(rates, variance, strict=True))
-        parts.append(shared_noise.Apart(own))
+        parts.append(shared_noise.Apart(*own))  # type: ignore[arg-type]
     return chains.Sum(*parts)
 
 

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, PyTree
 
 from .cholesky import FIRST_JITTER, LAST_JITTER, Factor, log_sum
 
-MANY = 4096  # rows from which on blocks are large enough to be as fast as the whole
+MANY = 8192  # rows from which on compiling the blocks is little beside what they save
 BLOCKS = 8
 
 Entries = Callable[[Any, slice, slice], Array]  # K[rows, columns], given its parameters

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from structgp.linalg.markov import matern_sde
+from structgp.linalg.markov.chain_algebra import Sum
 from structgp.linalg.markov.chain_base import Chain, block_diagonal, number, spread
 
 _FAR = 8.0  # Λδ from which on the recurrence upwards is the better one
@@ -63,18 +64,8 @@ class Levels(Chain):
         return jnp.zeros((self.size, self.size, *jnp.shape(gap)))
 
 
-class Apart(Chain):
+class Apart(Sum):
     """One chain for each output, which share nothing."""
-
-    parts: tuple[Chain, ...]
-
-    @property
-    def row(self):
-        return np.concatenate([part.row for part in self.parts])
-
-    @property
-    def stationary(self):
-        return all(part.stationary for part in self.parts)
 
     @property
     def varies(self):
@@ -83,18 +74,6 @@ class Apart(Chain):
     def rows(self, t, which=None):
         seen = seen_output(which, len(self.parts))
         return jnp.concatenate([part.rows(t, which) * seen[i] for i, part in enumerate(self.parts)])
-
-    def start(self):
-        return block_diagonal([part.start() for part in self.parts])
-
-    def generator(self):
-        return block_diagonal([part.generator() for part in self.parts])
-
-    def transition(self, gap):
-        return block_diagonal([part.transition(gap) for part in self.parts], gap)
-
-    def noise(self, gap):
-        return block_diagonal([part.noise(gap) for part in self.parts], gap)
 
 
 class MaternFilters(Chain):
