@@ -14,8 +14,9 @@ import zoo
 from structgp.models.one_against_rest import OneAgainstRest
 from structgp.tables.cli import _watching, app, seconds_of
 from structgp.tables.model import TableModel, load_table_model
-from structgp.tables.reading import Column, Layout
+from structgp.tables.reading import Column, Layout, read_table
 from structgp.tables.report.sections import component_figures
+from structgp.tables.several import identify_columns
 
 DAYS = 40
 
@@ -367,3 +368,5 @@ def test_identify_from_the_command_line(tmp_path):
     np.testing.assert_allclose(found["impulse"], 0.7 ** np.arange(20), atol=0.1)
     assert found["order"] == 1
     assert "Step response" in out.read_text()
+    with pytest.raises(ValueError, match="--input and --output are both 'u': name the column that drives"):
+        identify_columns(read_table(path), "u", "u", None)

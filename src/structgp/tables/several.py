@@ -86,6 +86,10 @@ def identify_columns(table: Table, source: str, target: str, time: str | None, *
     """The system that makes one column of another; the time column, if there is one, must be evenly spaced."""
     frame = table.frame
     source, target = find_column(frame, source, "input"), find_column(frame, target, "output")
+    if source == target:
+        raise ValueError(
+            f"--input and --output are both {source!r}: name the column that drives the system, and the one that follows"
+        )
     dt = 1.0
     if time is not None:
         t = look(frame[find_column(frame, time, "time column")]).numbers(frame[time])[:, 0]
