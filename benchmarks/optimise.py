@@ -11,11 +11,11 @@
 Every run has a process of its own with one thread, and the same initial points for all methods. Regrets are final and of the
 best value seen; `first` are the CPU seconds from the start of the process to the first suggestion of a model, imports included,
 `warm` the median CPU milliseconds of a suggestion in the second half. A method that is not installed keeps its row, with the
-reason.
+reason. Seeds come first: `--wall SECONDS` ends what is running and shows what is there, `--json FILE` has a line for each
+run as it ends, and runs that are in it already are not made again.
 """
 
 import argparse
-import concurrent.futures
 import importlib.util
 import json
 import math
@@ -23,6 +23,8 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -419,11 +421,14 @@ STUDIES: dict[str, tuple[Callable[..., dict[str, Any]], tuple[str, ...], tuple[s
 }
 
 
+def _about(job: tuple[str, str, str, int, int | None]) -> dict[str, Any]:
+    return dict(zip(("study", "problem", "method", "seed", "evaluations"), job, strict=True))
+
+
 def _one(job: tuple[str, str, str, int, int | None]) -> dict[str, Any]:
     study, problem, method, seed, evaluations = job
-    missing = method in NEEDS and importlib.util.find_spec(NEEDS[method]) is None
-    about = {"study": study, "problem": problem, "method": method, "seed": seed}
-    if missing:
+    about = _about(job)
+    if method in NEEDS and importlib.util.find_spec(NEEDS[method]) is None:
         return {**about, "reason": f"{NEEDS[method]} is not installed"}
     try:
         return {**about, **STUDIES[study][0](problem, method, seed, evaluations)}
@@ -431,15 +436,35 @@ def _one(job: tuple[str, str, str, int, int | None]) -> dict[str, Any]:
         return {**about, "reason": f"{type(problem_met).__name__}: {problem_met}"}
 
 
-def results(jobs: list[Any], workers: int) -> Iterator[dict[str, Any]]:
-    """All runs, each in a process of its own."""
+def _child(job: Any, end: Connection) -> None:
+    end.send(_one(job))
+
+
+def results(jobs: list[Any], workers: int, wall: float) -> Iterator[dict[str, Any]]:
+    """All runs that end in time, each in a process of its own."""
     spawn = multiprocessing.get_context("spawn")
     for key in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[key] = "1"
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
-    with concurrent.futures.ProcessPoolExecutor(workers, mp_context=spawn, max_tasks_per_child=1) as pool:
-        for done in concurrent.futures.as_completed([pool.submit(_one, job) for job in jobs]):
-            yield done.result()
+    deadline, waiting = time.monotonic() + wall, list(jobs)
+    running: dict[Any, tuple[Any, Any]] = {}
+    while (waiting or running) and (left := deadline - time.monotonic()) > 0:
+        while waiting and len(running) < workers:
+            job, (ours, theirs) = waiting.pop(0), spawn.Pipe(duplex=False)
+            process = spawn.Process(target=_child, args=(job, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            running[ours] = job, process
+        for ready in wait(list(running), timeout=left):
+            job, process = running.pop(ready)
+            try:
+                yield ready.recv()
+            except EOFError:
+                yield {**_about(job), "reason": "the process died"}
+            process.join(1.0)
+            process.terminate()  # threads that still compile
+    for _, process in running.values():
+        process.kill()
 
 
 def show(rows: list[dict[str, Any]], what: str) -> None:
@@ -473,23 +498,29 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--evaluations", type=int)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--json")
+    parser.add_argument("--wall", type=float, default=1e6, help="seconds")
+    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     _, problems, methods, what = STUDIES[given.study]
     jobs = [
         (given.study, problem, method, seed, given.evaluations)
+        for seed in range(given.seeds)
         for problem in given.problems or problems
         for method in given.methods or methods
-        for seed in range(given.seeds)
     ]
-    rows = []
-    for row in results(jobs, given.jobs):
+    key = lambda row: tuple(row[name] for name in _about(jobs[0]))
+    old = given.json.read_text().splitlines() if given.json and given.json.exists() else []
+    rows = [row for row in map(json.loads, old) if key(row) in jobs and "reason" not in row]
+    done = set(map(key, rows))
+    for row in results([job for job in jobs if job not in done], given.jobs, given.wall):
         rows.append(row)
         if given.json:
-            with open(given.json, "a") as file:
+            with given.json.open("a") as file:
                 file.write(json.dumps(row) + "\n")
-    order = {(job[1], job[2]): number for number, job in enumerate(jobs)}
+    order = {job[1:3]: number for number, job in reversed(list(enumerate(jobs)))}
     show(sorted(rows, key=lambda row: (order[row["problem"], row["method"]], row["seed"])), what)
+    if len(rows) < len(jobs):
+        print(f"{len(jobs) - len(rows)} of {len(jobs)} runs did not end in time")
 
 
 if __name__ == "__main__":
