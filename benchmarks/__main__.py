@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import chooser_study, forecasts, labels_table, plan_honesty
+from benchmarks import budgets, chooser_study, forecasts, labels_table, plan_honesty
 from benchmarks.machine import machine, one_line
 from benchmarks.registry import Problem, load_problems
 from benchmarks.report import slope_lines, slopes, summarise, table
@@ -27,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "plan-honesty": plan_honesty.main,
         "chooser-study": chooser_study.main,
         "forecast-study": forecasts.main,
+        "budgets": budgets.main,
         "labels-table": labels_table.main,
         "labels-dense": labels_table.dense,
     }
