@@ -249,7 +249,7 @@ def _in_blocks(structure: Dense, sites: Sites) -> bool:
     return len(structure) >= by_blocks.MANY and structure.K is None and not sites.natural
 
 
-def _entries(parameters: tuple[Kernel, Array], rows: slice, columns: slice) -> Array:
+def _entries(parameters: tuple[Kernel, Array], rows: Array, columns: Array) -> Array:
     """Some rows and columns of K."""
     kernel, X = parameters
     return covariance(kernel, X[rows], X[columns])
