@@ -118,7 +118,7 @@ def _backward(
 
         firsts = corner + width * np.arange(EACH)
         sums = jax.lax.scan(add, sums, (jnp.asarray(starts), jnp.asarray(firsts)))[0]
-        sums, L, alpha = jax.lax.optimization_barrier((sums, L, alpha))  # one corner after the other: only one takes room
+        sums, L = jax.lax.optimization_barrier((sums, L))  # one corner after the other: only one takes room
     to_learned, to_diagonal = sums
     to_w = jnp.where(w > 0, -to_diagonal / jnp.where(w > 0, w, 1.0) ** 2, 0.0)
     return to_learned, to_w, alpha @ both
