@@ -263,9 +263,10 @@ class GP(Parametrised):
                 options["others"] = [*starts, perturbed(start, climbed, options["seed"])]
             else:
                 options["others"] = [*starts, *turned(start, rotations, options["seed"])]
-        if sites is not None and method == "evidence" and chosen.engine.learner == "evidence":
-            options["others"] = options.get("others", []) + block_start(gp, inputs, data, options["objective"], sites, deadline)
-        with compiled_ahead(gp, inputs, data, chosen.engine, rule, after=gradient):
+        with lapack_threads(chosen.rows), compiled_ahead(gp, inputs, data, chosen.engine, rule, after=gradient):
+            if sites is not None and method == "evidence" and chosen.engine.learner == "evidence":
+                without = block_start(gp, inputs, data, options["objective"], sites, deadline)
+                options["others"] = options.get("others", []) + without
             learn = OWN.get(chosen.engine.learner, LEARNERS[method]) if method == "evidence" else LEARNERS[method]
             learned, learning = learn(gp, inputs, data, chosen.chosen, **options)
             found = None if sites is None else sites.sites(free_vector(learned))
