@@ -185,6 +185,23 @@ def test_evaluations_grow_with_what_is_learned():
     assert gp.freeze("kernel", "likelihood").plan(T).evaluations == 1
 
 
+def test_what_else_learning_looks_at_is_counted():
+    """Rows that tell outliers apart, some cells of a grid with holes, and draws of the parameters."""
+    plain, long = sg.GP(sg.Matern52(), sg.Gaussian(0.1)), np.arange(400.0)
+    robust = plain.replace(likelihood=sg.StudentT(4.0, 0.3)).plan(long)
+    assert robust.evaluations == evaluations_of(4, 1)  # one climb more, without the rows that are not expected
+    assert robust.to_begin.factors > 0 == plain.plan(long).to_begin.factors
+    assert robust.estimate(REFERENCE).learn > dataclasses.replace(robust, to_begin=Work()).estimate(REFERENCE).learn
+    side = np.linspace(0, 1, 70)
+    y = np.where(np.random.default_rng(0).random(4900) < 0.2, np.nan, 1.0)
+    holes = sg.GP(sg.SquaredExponential([0.1, 0.1]), sg.Gaussian(0.1)).plan(sg.Grid(side, side), y=y, structure="kronecker")
+    assert holes.chosen.grain
+    assert holes.to_begin.factors > 0
+    few = [plain.plan(T, parameters=sg.Averaging(method)).evaluations for method in ("laplace", "importance", "hmc")]
+    assert few[0] == evaluations_of(3, 3) + 6
+    assert few == sorted(set(few))
+
+
 def test_algorithms_are_ranked_alike_on_every_machine(monkeypatch):
     """By the reference: what was measured here, or went wrong, does not change which one runs."""
     gp, X = sg.GP(sg.Matern52(), sg.Gaussian(0.1)), np.random.default_rng(0).random(5000)

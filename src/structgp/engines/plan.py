@@ -17,8 +17,21 @@ from ..posterior import Model
 from ..structure.base import No
 from .additive import AdditiveEngine
 from .approximation import NAMED, Approximation, as_approximation, of_structure
-from .base import NOT_NEEDED, PLACES, Cost, Engine, Offer, form_by_shape, gaussian, units
-from .cholesky import LARGEST, Cholesky, SignedCholesky
+from .base import (
+    GLIMPSE,
+    MANY_ROWS,
+    NOT_NEEDED,
+    NOT_SAID,
+    PLACES,
+    SOME,
+    Cost,
+    Engine,
+    Offer,
+    form_by_shape,
+    gaussian,
+    units,
+)
+from .cholesky import LARGEST, Cholesky, SignedCholesky, cost_of_matrix
 from .eigen import Eigen
 from .grid_holes import Krylov
 from .grid_seen import SeenCells
@@ -53,6 +66,7 @@ BY_NAME: tuple[Engine, ...] = (AdditiveEngine(24),)  # not exact in all they say
 RESTARTS = 3
 FEW_ROWS = 500  # up to this many observations, learning starts from several places by itself
 STARTS, EACH = 9, 3  # evaluations of a climb: at its starts, and for each number that is learned
+CLEANED = 3  # climbs of plain processes that tell outliers apart, typically
 SHORT = 0.05  # seconds of an evaluation, up to which all algorithms are fast
 LONG = 10.0  # seconds from which on a step says beforehand how long it will take
 WIDER = {"space-time": "kronecker"}  # what stands in for a structure that the prior has, but no algorithm for these data
@@ -86,15 +100,17 @@ class Plan:
     evaluations: int = 60  # of the evidence that learning typically takes
     parameters: str = ""
     members: int = 1  # processes that are conditioned and asked, where parameters are averaged over
+    to_begin: Work = NOT_SAID  # what learning takes before it climbs
 
     def estimate(self, machine: Machine | None = None) -> Estimate:
         """About how long what was chosen takes: on this machine, unless another is given."""
         cost, machine = self.chosen.cost or Cost(0.0, 0.0), machine or at_hand()
-        learn, condition, predict = map(
-            machine.seconds,
-            (cost.learning(self.evaluations), self._by_all(cost.conditioning), self._by_all(cost.prediction())),
-        )
+        works = self._learning(cost, self.evaluations), self._by_all(cost.conditioning), self._by_all(cost.prediction())
+        learn, condition, predict = map(machine.seconds, works)
         return Estimate(learn, self.evaluations, condition, predict, machine.compile * cost.programs, cost.bytes)
+
+    def _learning(self, cost: Cost, evaluations: int) -> Work:
+        return self.to_begin + cost.learning(evaluations)
 
     def _by_all(self, work: Work) -> Work:
         """The work of all members, in one program."""
@@ -144,7 +160,11 @@ class Plan:
         cost = self.chosen.cost
         if not (sys.stderr.isatty() if wanted is None else wanted is True) or cost is None:
             return
-        works = {"learning": cost.learning(count), "conditioning": cost.conditioning, "prediction": cost.prediction(count)}
+        works = {
+            "learning": self._learning(cost, count),
+            "conditioning": cost.conditioning,
+            "prediction": cost.prediction(count),
+        }
         if reference().seconds(works[step]) > LONG / 5:  # else nothing is measured for it
             seconds = at_hand().seconds(works[step])
             if seconds > LONG:
@@ -189,8 +209,9 @@ def plan(
     if structure != "auto":
         chosen = _asked(offers, structure, model, inputs)
         offers = [chosen, *(offer for offer in offers if offer is not chosen)]
-        return Plan(tuple(offers), _seen_in(inputs), evaluations)
-    found = Plan(tuple(offers), _seen_in(inputs), evaluations)
+    found = Plan(tuple(offers), _seen_in(inputs), evaluations, to_begin=work_before(model, inputs, data, offers[0]))
+    if structure != "auto":
+        return found
     if data is not None and _flops(found.chosen) > LARGEST**3:
         _refuse_what_is_too_large(found, plan(model, inputs).engine.structure)
     return found
@@ -218,9 +239,10 @@ def _answer(engine: Engine, model: Model, inputs: Inputs, data: Data | None) -> 
     return Offer(engine, reason=offer.reason) if isinstance(offer, No) else offer
 
 
-def evaluations_for(model: Model, inputs: Inputs, data: Data | None = None) -> int:
+def evaluations_for(model: Model, inputs: Inputs, data: Data | None = None, restarts: int | None = None) -> int:
     """How many evaluations of the evidence learning typically takes: for each climb, the more the more numbers are learned."""
-    return evaluations_of(len(free_vector(model)), restarts_for(model, inputs, data))
+    more = restarts_for(model, inputs, data) if restarts is None else restarts
+    return evaluations_of(len(free_vector(model)), more + tells_outliers_apart(model))
 
 
 def evaluations_of(numbers: int, restarts: int) -> int:
@@ -231,6 +253,27 @@ def evaluations_of(numbers: int, restarts: int) -> int:
 def restarts_for(model: Model, inputs: Inputs, data: Data | None = None) -> int:
     """How many climbs are added when nothing is said."""
     return RESTARTS if len(inputs) <= FEW_ROWS and gaussian(model, data) else 0
+
+
+def tells_outliers_apart(model: Model) -> bool:
+    """Whether learning begins also where a plain process would, without the rows that it does not expect."""
+    return model.likelihood.told_apart(1.0, 2.0, 0.1) is not None
+
+
+def work_before(model: Model, inputs: Inputs, data: Data | None, offer: Offer) -> Work:
+    """What learning takes before it climbs: the climbs on some of the rows that tell where to begin."""
+    numbers, rows = len(free_vector(model)), len(inputs) if data is None else int(np.sum(data.seen))
+    climbing = lambda rows, climbs: evaluations_of(numbers, climbs - 1) * cost_of_matrix(rows, inputs.dimension).evaluation
+    if not numbers or offer.engine.learner != "evidence":
+        return NOT_SAID
+    if gaussian(model, data):
+        looks = offer.grain and isinstance(inputs, Grid)
+        return climbing(min(rows, GLIMPSE), 1 + restarts_for(model, inputs, data)) if looks else NOT_SAID
+    if tells_outliers_apart(model):
+        return climbing(min(rows, GLIMPSE), CLEANED)
+    if offer.engine.structure == "dense" and rows > MANY_ROWS:
+        return evaluations_of(numbers, 0) * (offer.cost.evaluation if offer.cost else NOT_SAID) * (SOME / rows) ** 3
+    return NOT_SAID
 
 
 def _flops(offer: Offer) -> float:
@@ -287,7 +330,8 @@ def _approximate_plan(
     exact = ENGINES if model.likelihood.latents == 1 else SEVERAL
     others = [engine for engine in exact if engine.structure != approximation.structure]
     offers = (asked, *(_answer(engine, model, inputs, data) for engine in others))
-    return Plan(offers, _constant_in(inputs), evaluations_for(model, inputs, data))
+    to_begin = work_before(model, inputs, data, asked)
+    return Plan(offers, _constant_in(inputs), evaluations_for(model, inputs, data), to_begin=to_begin)
 
 
 def _constant_in(inputs: Inputs) -> str:

@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float
 
 from ..engines.base import GLIMPSE, Offer
 from ..engines.cholesky import Cholesky, cost_of_matrix
+from ..engines.plan import tells_outliers_apart
 from ..inputs.layouts import Inputs, as_inputs
 from ..inputs.observations import Data
 from ..kernels.independent import IndependentKernels
@@ -101,7 +102,7 @@ def without_blocks(plain: Any, inputs: Inputs, data: Data, deadline: Deadline = 
 def _plain(model: Any) -> Any:
     """The signal of a model with Gaussian noise, if there is such a thing to begin at."""
     latent, _ = model.likelihood.signal
-    if model.likelihood.told_apart(1.0, 2.0, 0.1) is None:
+    if not tells_outliers_apart(model):
         return None
     mean = model.mean
     if model.likelihood.latents > 1:

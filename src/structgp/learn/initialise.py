@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..engines.base import GLIMPSE
+from ..engines.base import GLIMPSE, SOME
 from ..inputs.layouts import Grid, Inputs, as_inputs
 from ..inputs.observations import Data
 from ..inputs.rows import in_few_sizes
@@ -32,8 +32,6 @@ from ..posterior import Model
 from ..structure.low_rank import in_units
 
 SHARES = ((1.0, 0.1), (0.25, 0.1), (1.0, 0.5))  # factors on the lengthscales, and noise as a part of the variance of y
-
-SOME = 800  # rows that do the same for observations that are not Gaussian
 MANY = 1000  # entries of θ beyond which no matrix of their size is made
 ROUNDING = 1e-13  # of the largest number of a column: what its spread is made of when the column is constant
 BLOCK = 2  # cells along each side of the blocks that these come in

@@ -18,7 +18,7 @@ import numpy as np
 
 from .._types import double_precision, generator, whole
 from ..background import Early
-from ..engines.base import Offer
+from ..engines.base import MANY_ROWS, Offer
 from ..engines.cholesky import Cholesky, cost_of_matrix
 from ..engines.diagnose import why_no_start
 from ..engines.plan import duration, evaluations_of
@@ -38,7 +38,6 @@ from .objective import LOWEST, Objective
 
 WIDTH = np.log(1e6)  # how far from the start a parameter may go, on the scale of θ
 TOLERANCE = 1e-9  # relative change of the objective for each observation
-MANY_ROWS = 1000  # from which on a costly climb begins with a look at some of the rows
 WORTH = 0.02  # of a log evidence: where evaluations are costly, nobody goes after less
 FLAT = 5e-4  # gradient for each observation at which a failed line search counts as the end
 PATIENCE = 6  # evaluations without gain after which a climb on random probes ends

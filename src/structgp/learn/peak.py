@@ -23,6 +23,8 @@ LEAST = 0.06  # curvature that counts
 ENOUGH = 100  # rows for each parameter beyond which an average changes predictions by less than a hundredth
 MOST = 50  # parameters that are averaged over without being asked for
 LARGEST = 2000  # rows up to which it is taken without being asked for
+CHAINS = {"hmc": (25, 8), "nuts": (25, 8), "metropolis": (200, 1), "slice": (50, 6)}  # steps, and looks at the density in each
+LOOKS = {"ccd": 1, "grid": 4, "importance": 8, "ais": 600}  # for each member, about
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +46,11 @@ class Averaging:
             raise ValueError(f"Averaging: method must be one of {METHODS}, got {self.method!r}")
         whole(self.members, "members", 2)
         whole(self.polish, "polish")
+
+    def evaluations(self, free: int) -> int:
+        """About how often the density of so many parameters is looked at: for its curvature at the mode, and by draws."""
+        steps, each = CHAINS.get(self.method, (1, LOOKS.get(self.method, 5 * self.polish)))
+        return 2 * free + self.members * (self.steps or steps) * each
 
 
 METHODS = ("laplace", "ccd", "grid", "importance", "hmc", "nuts", "metropolis", "slice", "ais")

@@ -20,10 +20,9 @@ from ..engines.base import Engine
 from ..parameters.tree import with_free
 from .density import traced_log_prior
 from .evidence import GaussianEvidence, log_evidence
-from .peak import Averaging, Draws, Evidence, Peak, normal_scores
+from .peak import CHAINS, Averaging, Draws, Evidence, Peak, normal_scores
 
 LEAPS, LEAP = 8, 0.35  # of one Hamiltonian trajectory
-STEPS = {"hmc": 25, "nuts": 25, "metropolis": 200, "slice": 50}
 WINDOW = 8.0  # in which a slice is looked for
 TRIES = 60  # after which a slice has shrunk to nothing
 
@@ -37,7 +36,7 @@ def by_chains(peak: Peak, averaging: Averaging) -> Draws:
     """The last states of as many chains as there are members."""
     rng = generator(averaging.seed)
     u = normal_scores(peak.size, averaging.members, averaging.seed)
-    steps = averaging.steps or STEPS[averaging.method]
+    steps = averaging.steps or CHAINS[averaging.method][0]
     if averaging.method == "hmc":
         u = trajectories(peak, u, steps, LEAPS, LEAP, rng)
     elif averaging.method == "nuts":

@@ -12,7 +12,7 @@ import numpy as np
 from .._types import Seed, double_precision, generator, whole
 from ..engines import memory
 from ..engines.approximation import Approximation, FiniteState, as_approximation
-from ..engines.plan import FEW_ROWS, Plan, asked_for, evaluations_of, plan, restarts_for
+from ..engines.plan import FEW_ROWS, Plan, asked_for, evaluations_for, plan, restarts_for
 from ..inference.mcmc import LatentDraws, sample_latents
 from ..inputs.layouts import Grid, Inputs, Points, Times, as_inputs, as_times_of_outputs, clocks_of, grid_of
 from ..inputs.observations import Data, read_observations
@@ -89,7 +89,7 @@ def _decided(gp: Any, chosen: Plan, seen: int, parameters: Any, method: str = "e
     averaging, why = choose(parameters, seen, free, chosen.engine.learner if method == "evidence" else method)
     if averaging is None:
         return None, dataclasses.replace(chosen, parameters=why)
-    evaluations = chosen.evaluations + 2 * free  # the curvature at the mode
+    evaluations = chosen.evaluations + averaging.evaluations(free)
     return averaging, dataclasses.replace(chosen, parameters=why, members=averaging.members, evaluations=evaluations)
 
 
@@ -239,9 +239,10 @@ class GP(Parametrised):
             "progress": progress,
             "deadline": deadline,
         }
-        chosen.announce("learning", evaluations_of(len(free_vector(gp)), options["restarts"]), progress)
         rotations = check_rotations(rotations)
+        chosen = dataclasses.replace(chosen, evaluations=evaluations_for(gp, inputs, data, options["restarts"]))
         averaging, chosen = _decided(gp, chosen, _observations(data), parameters, method)
+        chosen.announce("learning", chosen.evaluations, progress)
         sites = gradient = None
         if rule is not None:
             sites = SiteEvidence(gp, inputs, data, chosen.engine, rule)
