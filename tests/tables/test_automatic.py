@@ -358,6 +358,30 @@ def test_a_model_is_better_only_where_it_clearly_is():
     assert best([tried(-100.0, close), tried(np.nan, one)]) == 0
     assert best([tried(np.nan, one), tried(np.nan, close)]) == 1
     assert best([tried(-1.0, np.full(60, -np.inf)), tried(-9.0, one)]) == 1
+    four = one[:4] + np.array([0.4, 0.5, 0.6, 0.1])  # 3.6 standard errors, of an error that four rows do not know well
+    assert best([tried(-100.0, one[:4]), tried(-360.0, four)]) == 1
+    assert best([tried(-100.0, one[:4]), tried(-360.0, four - 0.1)]) == 0
+    said = choose.reasons([tried(-100.0, one), tried(-360.0, far), tried(-90.0, far - 0.001)], 2)
+    assert said[0].startswith("clearly behind on rows held out, by 0.1 ± 0.01 a row")
+    assert said[1].endswith("most probable with it, within their error; log evidence less by 270, charged for what it learned")
+    assert said[2] == "taken: most evidence of those that are as good on rows held out"
+    assert choose.reasons([tried(-100.0, one), tried(-99.0, close)], 0)[0].startswith("taken: the simplest of those")
+    assert choose.reasons([tried(-100.0, close), tried(np.nan, one)], 0)[0].startswith("taken: rows held out are most probable")
+
+
+def test_what_learning_has_turned_off_costs_next_to_nothing():
+    rng = np.random.default_rng(0)
+    X, one = rng.standard_normal((40, 2)), candidate("one", 0.0)
+    charge = lambda kernel: (
+        (f := sg.GP(kernel, sg.Gaussian(0.1)).condition(X, np.sin(X[:, 0]))).log_evidence
+        - choose.charged_evidence(one, f, 40, "regression")
+    )
+    each = 0.5 * np.log(40)
+    assert charge(sg.Matern52([1.0, 2.0])) == pytest.approx(4 * each)
+    assert charge(sg.Matern52([1.0, 500.0])) == pytest.approx(3 * each + np.log(2))
+    terms = lambda variance: sg.Matern52().on(0) + sg.Matern52(variance=variance).on(1)
+    assert charge(terms(1.0)) == pytest.approx(5 * each)
+    assert charge(terms(1e-5)) == pytest.approx(3 * each + np.log(2))
 
 
 def test_what_is_affordable_is_one_limit():

@@ -14,11 +14,13 @@ OUT_OF_TIME = "out of time; the best point so far is kept"
 class Deadline:
     """A moment on a clock that counts seconds; it is asked after every evaluation, and never in the midst of one.
 
-    An evaluation that is expected to end after it is not begun.
+    An evaluation that is expected to end after it is not begun. `kept` are seconds before the moment for what comes after the
+    search, which may turn out to be more or fewer while it goes on.
     """
 
     at: float = math.inf
     clock: Callable[[], float] = time.perf_counter
+    kept: Callable[[], float] = lambda: 0.0
 
     @classmethod
     def after(cls, seconds: float | Deadline | None, clock: Callable[[], float] = time.perf_counter) -> Deadline:
@@ -31,7 +33,7 @@ class Deadline:
 
     def left(self) -> float:
         """Seconds until then, below 0 when it has passed."""
-        return self.at - self.clock()
+        return self.at - self.clock() - self.kept()
 
     def share(self, count: int) -> Deadline:
         """The end of the first of so many equal parts of what is left."""

@@ -11,10 +11,12 @@ leader was stopped by the clock and could go on. What wins goes on with all rows
 for one of them only, it has all rows from the start.
 
 How they are compared (`best`): by the log probability of rows held out, where some were, row by row: what is behind by more
-than two standard errors of the mean difference is out. Among what is left the evidence decides, charged for the numbers that
-were learned and not averaged over: ½ log N for each (Schwarz 1978), or 2 for labels and counts, which say too little to pay
-more. It compares models that learned from the same rows, exactly or from below; of inducing inputs and neighbours it is
-neither, so that where they take part the mean over rows held out decides. Where neither speaks the simpler model is taken.
+than two standard errors of the mean difference (more of them where the rows are few, by Student's t) is out. Among what is
+left the evidence decides, charged for the numbers that were learned and not averaged over: ½ log N for each (Schwarz 1978), or
+2 for labels and counts, which say too little to pay more. A column or a function that learning has turned off costs log 2 in
+all: half of what could have been learned says the same. Evidence compares models that learned from the same rows, exactly or
+from below; of inducing inputs and neighbours it is neither, so that where they take part the mean over rows held out decides.
+Where neither speaks the simpler model is taken.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import ndtr, stdtrit
 
 from ..engines.additive import AdditiveEngine
 from ..engines.approximation import Approximation
@@ -39,6 +42,7 @@ from ..engines.neighbours import NeighbourEngine, Neighbours, cost_of_neighbours
 from ..engines.plan import Plan, evaluations_of
 from ..inputs.layouts import as_inputs
 from ..inputs.observations import read_observations
+from ..kernels.algebra import Kernel
 from ..kernels.stationary import Matern52, SquaredExponential
 from ..learn.clock import OUT_OF_TIME, Deadline
 from ..learn.inducing import SEEN, go_on_through_inputs
@@ -49,7 +53,7 @@ from ..likelihoods.gaussian import Gaussian
 from ..likelihoods.labels import Bernoulli
 from ..means import ConstantMean
 from ..parameters.priors import Alike, LogNormal
-from ..parameters.tree import free_vector, learned, leaves
+from ..parameters.tree import free_vector, learned, learned_leaves, leaves
 from ..process.gp import GP
 from .additive.model import AdditiveGP
 from .labels import AdditiveLabels, ProjectionPursuitLabels
@@ -70,7 +74,8 @@ INDUCING = 500  # inducing inputs
 NEIGHBOURS = 30
 MOST_COLUMNS = 4  # in which neighbours are near enough to tell all that others would
 NEWTON = 8  # passes over the rows that one evaluation for labels takes, about
-CLEARLY = 2.0  # standard errors by which rows held out must be less probable
+CLEARLY = 2.0  # standard errors by which many rows held out must be less probable
+OFF_LENGTH, OFF_SIZE = 50.0, 0.02  # spreads of a column over which nothing changes, and of the data that are next to nothing
 HELD, MOST_HELD = 0.1, 2000  # part of the rows that is held out where many compete, and the most of them
 GIVING = 0.25  # part of the time that is kept for scores, and for giving the chosen model all rows
 ENDING = 0.1  # part of the time that is kept for what follows learning
@@ -151,15 +156,78 @@ def best(tried: Sequence[Tried], by_evidence: bool = True) -> int:
     return rivals[0] if len(rivals) == 1 else max(rivals, key=lambda i: np.mean(tried[i].scores))  # type: ignore[arg-type]
 
 
-def _not_behind(tried: Sequence[Tried]) -> list[int]:
-    """Those that are not clearly worse on rows held out than the best, row by row."""
+class Behind(NamedTuple):
+    """By how much rows held out are less probable with a model than with the best, for each row, and the error of that."""
+
+    mean: float = 0.0
+    error: float = 0.0
+    clearly: bool = False
+
+    @classmethod
+    def of(cls, leader: np.ndarray, scores: np.ndarray) -> Behind:
+        """Row by row, so that what is hard for both does not count."""
+        d = leader - scores
+        if len(d) < 2 or not np.ptp(d) > 0:
+            return cls(float(np.mean(d)), np.inf if len(d) < 2 else 0.0, bool(len(d) > 1 and np.mean(d) > 0))
+        error = float(np.std(d, ddof=1) / np.sqrt(len(d)))
+        return cls(float(np.mean(d)), error, bool(np.mean(d) > stdtrit(len(d) - 1, ndtr(CLEARLY)) * error))
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2g} ± {self.error:.1g}"
+
+
+def behind(tried: Sequence[Tried]) -> dict[int, Behind]:
+    """How far models are behind the best on rows held out, by their place; without those that have no such score."""
     scores = {i: one.scores for i, one in enumerate(tried) if one.scores is not None and np.isfinite(one.scores).all()}
-    if not scores:
-        return list(range(len(tried)))
-    leader = max(scores.values(), key=np.mean)
-    behind = {i: leader - one for i, one in scores.items()}
-    error = lambda d: np.std(d, ddof=1) / np.sqrt(len(d)) if len(d) > 1 else np.inf
-    return [i for i, d in behind.items() if np.mean(d) <= CLEARLY * error(d)]
+    leader = max(scores.values(), key=np.mean) if scores else None
+    return {} if leader is None else {i: Behind.of(leader, one) for i, one in scores.items()}
+
+
+def _not_behind(tried: Sequence[Tried]) -> list[int]:
+    """Those that are not clearly worse on rows held out than the best."""
+    found = behind(tried)
+    return [i for i, one in found.items() if not one.clearly] if found else list(range(len(tried)))
+
+
+def reasons(tried: Sequence[Tried], chosen: int) -> list[str]:
+    """Why one of several models was taken, and each of the others was not."""
+    if len(tried) < 2:
+        return [""]
+    found, said = behind(tried), []
+    others = [i for i in range(len(tried)) if i != chosen]
+    rivals = [i for i in others if i in _not_behind(tried) and tried[i].whole]
+    more = {i: tried[chosen].evidence - tried[i].evidence for i in rivals}
+    for i, one in enumerate(tried):
+        if i == chosen:
+            said.append(_taken(rivals, more, bool(found)))
+        elif i in found and found[i].clearly:
+            said.append(f"clearly behind on rows held out, by {found[i]} a row")
+        else:
+            so = "" if i not in found else f"within the error of rows held out ({found[i]} a row behind)"
+            so = "rows held out are most probable with it, within their error" if i in found and not found[i].mean else so
+            said.append("; ".join(part for part in (so, _less(one, more.get(i))) if part))
+    return said
+
+
+def _taken(rivals: Sequence[int], more: dict[int, float], held: bool) -> str:
+    if not rivals:
+        return "taken: the others are clearly behind on rows held out"
+    if any(np.isnan(value) for value in more.values()):
+        return "taken: rows held out are most probable with it, within their error"
+    if any(value < -FACTOR for value in more.values()):
+        return "taken: preferred where no other is clearly better on rows held out"
+    if all(value >= FACTOR for value in more.values()):
+        return f"taken: most evidence{' of those that are as good on rows held out' if held else ''}"
+    return "taken: the simplest of those that evidence and rows held out do not tell apart" if held else "taken: the simplest"
+
+
+def _less(one: Tried, more: float | None) -> str:
+    if not one.whole:
+        return "learned from some of the rows only"
+    if more is None or np.isnan(more):
+        return "its evidence compares nothing"
+    numbers = "for what it learned"
+    return f"log evidence {'less' if more > 0 else 'more'} by {abs(more):.3g}, charged {numbers}"
 
 
 def charged_evidence(candidate: Candidate, fitted: Any, rows: int, task: str) -> float:
@@ -168,7 +236,35 @@ def charged_evidence(candidate: Candidate, fitted: Any, rows: int, task: str) ->
         return float("nan")
     each = 0.5 * np.log(rows) if task == "regression" else 2.0
     parts = fitted.parts if isinstance(fitted, OneAgainstRest) else (fitted,)
-    return float(fitted.log_evidence) - each * sum(candidate.numbers(part) for part in parts)
+    cost = 0.0
+    for part in parts:
+        numbers, turned = turned_off(part)
+        cost += each * (candidate.numbers(part) - numbers) + min(np.log(2.0), each) * turned
+    return float(fitted.log_evidence) - cost
+
+
+def turned_off(fitted: Any) -> tuple[int, int]:
+    """How many learned numbers say nothing, and of how many columns or functions they are.
+
+    A function says nothing where its standard deviation is next to none of the spread of the data, or, where these are labels
+    or counts, of one; a column where a function of several changes over far more than its spread.
+    """
+    kernel = getattr(getattr(fitted, "gp", getattr(fitted, "model", None)), "kernel", None)
+    inputs, data = getattr(fitted, "inputs", None), getattr(fitted, "data", None)
+    if not isinstance(kernel, Kernel):
+        return 0, 0
+    spread = np.zeros(0) if inputs is None else np.std(np.asarray(inputs.points), axis=0)
+    unit = float(np.nanstd(np.asarray(data.y))) if data is not None and fitted.likelihood.is_gaussian else 1.0
+    numbers = turned = 0
+    found = {leaf.path: leaf for leaf in learned_leaves(kernel)}
+    for path, leaf in found.items():
+        owner, _, name = path.rpartition(".")
+        if name == "variance" and owner and float(np.sqrt(leaf.value)) < OFF_SIZE * unit:
+            numbers, turned = numbers + sum(other.startswith(f"{owner}.") for other in found), turned + 1
+        elif name == "lengthscale" and 1 < np.size(leaf.value) == len(spread):
+            off = int(np.sum(np.ravel(leaf.value) > OFF_LENGTH * spread))
+            numbers, turned = numbers + off, turned + off
+    return numbers, turned
 
 
 def functions_of(classes: int) -> int:

@@ -7,6 +7,7 @@ the command itself cannot be understood. With --json the answer is one JSON obje
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import json
 import math
@@ -549,7 +550,10 @@ def _finish(model: TableModel, data: Table, out: Path, deadline: Deadline) -> di
 
     from .report import write_report
 
+    begun = deadline.left()
     table = _with_predictions(model, data, 0.95)
+    parts = len(getattr(getattr(model.fitted, "kernel", None), "terms", ())) or 1
+    for_parts = dataclasses.replace(deadline, at=deadline.at - parts * (begun - deadline.left()))  # each takes as long, about
     if model.learned is not None:
         mark = pl.Series(_free_name(LEARNED, data.written.columns), np.isin(np.arange(table.height), model.learned))
         table = table.with_columns(mark)
@@ -558,12 +562,12 @@ def _finish(model: TableModel, data: Table, out: Path, deadline: Deadline) -> di
     files = {name: out / file for name, file in names.items()}
     model.save(files["model"])
     _write_csv(table, files["predictions"])
-    write_report(model, files["report"], deadline)
+    write_report(model, files["report"], for_parts)
     if model.shape == "series":
         files["forecast"] = out / "forecast.csv"
         _write_csv(pl.DataFrame(model.forecast()), files["forecast"])
     written = {name: str(path) for name, path in files.items()}
-    said = _in_words(model, late=deadline.passed())
+    said = _in_words(model, late=for_parts.passed())
     lines = [said, "", *(f"{name:<12} {path}" for name, path in written.items())]
     return {**_facts(model), "files": written, "text": "\n".join(lines)}
 
@@ -646,7 +650,8 @@ def _in_words(model: TableModel, late: bool = False) -> str:
     lines += ["", f"{'candidates':<{wide + 2}}  log evidence   {compared:>8}   seconds"]
     for trial in model.trials:
         numbers = trial.note or f"{trial.log_evidence:>12.5g}   {_number(trial.held_out):>8}   {trial.seconds:>7.1f}"
-        lines.append(f"{'* ' if trial.chosen else '  '}{trial.name:<{wide}}  {numbers}")
+        why = f"   {trial.why}" if trial.why else ""
+        lines.append(f"{'* ' if trial.chosen else '  '}{trial.name:<{wide}}  {numbers}{why}")
     if hasattr(model.fitted, "plan"):
         lines += ["", "plan", *(f"  {line}" for line in str(model.fitted.plan).splitlines())]
     parts = (

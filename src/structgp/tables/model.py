@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .. import files
+from ..inputs.layouts import Points, Times
+from ..inputs.rows import LARGEST, filled
 from .reading import Layout
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ KEY = "table"  # under which the description of the table stands in a model file
 TASKS = ("regression", "classification", "counts")
 TABLES = ("table", "places")  # shapes without a layout: any columns, or some of which two are coordinates of a place
 SHORTEST = 6  # steps of a forecast, where nothing is said of its length
+ONE_SIZE = 1024  # rows that fewer are filled up to, so that predictions, forecasts and figures share a program
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # at which intervals are checked
 
 
@@ -62,7 +65,10 @@ def of_shape(shape: str, inputs: int = 2) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A candidate that was tried, with its log evidence and the mean log probability of rows it forecast, or why it was not."""
+    """A candidate that was tried, with its log evidence and the mean log probability of rows it forecast, or why it was not.
+
+    `why` says why it was taken, or not, once it was tried; `note` why it was not tried.
+    """
 
     name: str
     log_evidence: float | None = None
@@ -70,6 +76,7 @@ class Trial:
     seconds: float = 0.0
     chosen: bool = False
     note: str = ""
+    why: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,6 +202,9 @@ def _tuples(evaluation: dict[str, Any]) -> dict[str, Any]:
 
 def predict_rows(fitted: Any, task: str, X: np.ndarray, classes: tuple[str, ...], level: float) -> dict[str, np.ndarray]:
     """What is said of new rows: mean, sd and interval of an observation, or the label and the probability of each class."""
+    if task == "regression" and 0 < len(X) < ONE_SIZE and _in_any_order(fitted):
+        found = predict_rows(fitted, task, filled(X, ONE_SIZE), classes, level)
+        return {name: values[: len(X)] for name, values in found.items()}
     prediction = fitted.predict(X)
     if task == "classification":
         p = prediction.probability
@@ -204,6 +214,12 @@ def predict_rows(fitted: Any, task: str, X: np.ndarray, classes: tuple[str, ...]
     observed = prediction.observed
     lower, upper = prediction.interval(level)
     return {"mean": observed.mean, "sd": observed.sd, "lower": lower, "upper": upper}
+
+
+def _in_any_order(fitted: Any) -> bool:
+    """Whether some rows more cost a model next to nothing, and tell it nothing of how the rows lie."""
+    inputs = getattr(fitted, "inputs", None)
+    return isinstance(inputs, (Points, Times)) and len(inputs) <= LARGEST
 
 
 def _spread_out(values: np.ndarray, known: np.ndarray) -> np.ndarray:

@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...learn.clock import OUT_OF_TIME, Deadline
+from ...learn.peak import choose as averaging
 from ...models import choose
 from ...models.choose import Candidate, log_probabilities
 from ...parameters.tree import free_vector
-from ..model import Evaluation, Trial
+from ..model import TABLES, Evaluation, Trial
 from .candidates import as_shape
 from .problem import Problem
 from .scores import evaluate
@@ -87,13 +88,17 @@ def compare(
     if not ran:
         raise ValueError(f"no candidate could be learned: {tried[0].trial.note}")
     best = _best(ran, problem)
-    trials = tuple(dataclasses.replace(attempt.trial, chosen=attempt is best) for attempt in tried)
-    alone = best.fitted
-    if parameters != "best" and best.candidate.rows is None and not (deadline.passed() or _out_of_time(best.fitted)):
-        say("averaging over what is unsure", 0, None)
-        learned = np.flatnonzero(~unlearned)
-        places = as_shape(problem.X[learned], problem.shape)
-        best = best._replace(fitted=best.candidate.average(best.fitted, places, problem.y[learned], parameters))
+    why = {id(attempt): said for attempt, said in zip(ran, _reasons(ran, best, problem), strict=True)}
+    trials = tuple(dataclasses.replace(one.trial, chosen=one is best, why=why.get(id(one), "")) for one in tried)
+    alone, late = best.fitted, ""
+    if parameters != "best" and best.candidate.rows is None and not _out_of_time(best.fitted):
+        if parameters != "auto" or timing.allows_average(best.candidate):
+            say("averaging over what is unsure", 0, None)
+            learned = np.flatnonzero(~unlearned)
+            places = as_shape(problem.X[learned], problem.shape)
+            best = best._replace(fitted=best.candidate.average(best.fitted, places, problem.y[learned], parameters))
+        elif _averages(best, problem):
+            late = "there was no time to average over what these rows leave unsure: a longer --budget gives honest intervals"
 
     def given(rows: np.ndarray) -> tuple[Any, np.ndarray]:
         """The best candidate given some rows as far as it can take them, and which it took."""
@@ -103,7 +108,7 @@ def compare(
 
     seen = best.fitted if (held == unlearned).all() else given(np.flatnonzero(~held))[0]
     evaluation = evaluate(problem, seen, held, kind)
-    if best.fitted is not alone and evaluation.covered and (held == unlearned).all():
+    if best.fitted is not alone and evaluation.covered and (held == unlearned).all() and not deadline.passed():
         before = evaluate(problem, alone, held, kind).scores["this model"]
         evaluation = dataclasses.replace(evaluation, with_best=before)
     say("giving the chosen model all rows", 0, None)
@@ -113,9 +118,16 @@ def compare(
     notes: tuple[str, ...] = () if whole else (f"learned from {len(rows)} of {len(every)} rows, chosen at random",)
     if _out_of_time(best.fitted):
         notes = (*notes, "time was over before the chosen model had converged: a longer --budget may make it better")
+    notes = (*notes, late) if late else notes
     if problem.shape == "grid" and held.any():
         notes = (*notes, "the parameters were learned from all cells, those that were held out for the scores included")
     return Outcome(fitted, trials, evaluation, notes, rows)
+
+
+def _averages(best: Attempt, problem: Problem) -> bool:
+    """Whether so few rows leave the parameters of this model unsure."""
+    parts = getattr(best.fitted, "parts", (best.fitted,)) if best.candidate.plan is not None else ()
+    return any(averaging("auto", len(problem.y), len(free_vector(part.gp))).averaging is not None for part in parts)
 
 
 def _out_of_time(fitted: Any) -> bool:
@@ -159,6 +171,25 @@ def _best_of_places(ran: list[Attempt], problem: Problem) -> Attempt:
 def _tried(attempt: Attempt, problem: Problem) -> choose.Tried:
     evidence = choose.charged_evidence(attempt.candidate, attempt.fitted, len(problem.y), problem.task)
     return choose.Tried(evidence, attempt.scores, attempt.candidate.rows is None)
+
+
+def _reasons(ran: list[Attempt], best: Attempt, problem: Problem) -> list[str]:
+    """Why the best was taken, and why each of the others was not."""
+    if problem.shape in TABLES or (problem.shape == "series" and not _forecasts(problem)):
+        return choose.reasons([_tried(attempt, problem) for attempt in ran], [one is best for one in ran].index(True))
+    if len(ran) < 2:
+        return [""]
+    good = {id(one) for one in (_good_forecasters(ran) if _forecasts(problem) else ran)}
+    said = []
+    for attempt in ran:
+        less = _merit(best, problem) - _merit(attempt, problem)
+        if attempt is best:
+            said.append("taken: most evidence" + (" of those that forecast as well" if len(good) < len(ran) else ""))
+        elif id(attempt) not in good:
+            said.append("clearly worse forecasts")
+        else:
+            said.append(f"log evidence less by {less:.3g}, charged for what it learned" if less > ALIKE else "as much evidence")
+    return said
 
 
 def _forecasts(problem: Problem) -> bool:

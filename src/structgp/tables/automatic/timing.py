@@ -2,7 +2,7 @@
 
 A fresh process spends most of its time compiling, which nothing interrupts, and which takes longer on a busy machine. What a
 candidate spends beside its evaluations is seen while it is tried: all rows given to it, its predictions and the report need
-about as many programs again.
+about as many programs again, and several times as many where it is averaged over its parameters.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ from ...learn.clock import Deadline
 from ...models.choose import Candidate
 
 AFTER = 0.7  # times what a candidate spends beside its evaluations, for all that follows
+AVERAGED = 2.5  # the same where parameters are averaged over
+ROUNDS = 60  # evaluations that take as long as an average and what follows it, once it is compiled
 WRITING = 2.0  # seconds for what is the same for all candidates, on a machine that has nothing else to do
 PASSES = 10  # evaluations that take as long as all that follows, once it is compiled
 LEAST = 4.0  # seconds of learning for the first candidate, however little time there is
-FASTEST, SLOWEST = 0.3, 4.0  # times what was expected; beyond, what was met says nothing about others
+FASTEST, SLOWEST = 0.3, 12.0  # times what was expected; beyond, what was met says nothing about others
+BUSY = 4.0  # times what is expected, for which there must be time if all candidates are to be tried in their order
+FEW_TIMES = 3  # of fewer evaluations the shortest tells how long one takes: others may have waited for a program
 
 
 class Watch:
@@ -41,7 +45,8 @@ class Watch:
     @property
     def evaluation(self) -> float:
         """Seconds that an evaluation takes when its program is there."""
-        return float(np.median(np.diff(self.times[1:]))) if len(self.times) > 2 else 0.0
+        took = np.diff(self.times[1:])
+        return 0.0 if not len(took) else float(np.min(took) if len(took) < FEW_TIMES else np.median(took))
 
     @property
     def beside(self) -> float:
@@ -53,6 +58,11 @@ class Watch:
     def following(self) -> float:
         """Seconds that are needed to finish, should this candidate be chosen; its scores come first while it learns."""
         return (AFTER + (self.ended is None)) * self.beside + PASSES * self.evaluation
+
+    @property
+    def averaging(self) -> float:
+        """The same, its average over parameters included."""
+        return AVERAGED * self.beside + ROUNDS * self.evaluation
 
 
 @dataclasses.dataclass
@@ -76,7 +86,13 @@ class Timing:
         """The end of learning, which comes earlier as more is seen to be needed; the first candidate learns for a while."""
         at, clock = self.deadline.at, self.deadline.clock
         until = clock() + LEAST if not self.watches else -np.inf
-        return Deadline(at, lambda: at - max(self.left(), until - clock())) if np.isfinite(at) else self.deadline
+        kept = lambda: self.deadline.left() - max(self.left(), until - clock())
+        return dataclasses.replace(self.deadline, kept=kept) if np.isfinite(at) else self.deadline
+
+    def allows_average(self, candidate: Candidate) -> bool:
+        """Whether there is time to average over the parameters of a candidate that was tried, and for all that follows."""
+        needed = next(watch.averaging for watch in self.watches if watch.candidate is candidate)
+        return self.deadline.allows(self.pace() * WRITING + needed)
 
     def pace(self) -> float:
         """Seconds on this machine, as it was met, for one that was expected."""
@@ -86,5 +102,5 @@ class Timing:
 
     def in_order(self, candidates: list[Candidate]) -> list[Candidate]:
         """The candidates as they stand, where there is time for all of them; else those first that are soon compiled."""
-        enough = SLOWEST * sum(candidate.seconds for candidate in candidates) <= self.deadline.left()
+        enough = BUSY * sum(candidate.seconds for candidate in candidates) <= self.deadline.left()
         return candidates if enough else sorted(candidates, key=lambda candidate: candidate.compiling)

@@ -93,7 +93,7 @@ def render(model: TableModel, deadline: Deadline = NEVER) -> str:
     sheet.figures("Components", [] if late else component_figures(model), LATE if late else about_components(model))
     if not late:
         sheet.table("What was learned", [["part", ""], *map(list, parts_of(model))])
-    sheet.table("How sure is it about its parameters?", sure_rows(model), about_sureness(model))
+        sheet.table("How sure is it about its parameters?", sure_rows(model), about_sureness(model))
     sheet.table("The table", [["column", "what it is"], *columns])
     sheet.text("Notes", "\n".join(model.notes))
     sheet.table("Candidates", trial_rows(model))

@@ -305,7 +305,7 @@ def trial_rows(model: TableModel) -> list[list[str]]:
             number(trial.log_evidence),
             number(trial.held_out),
             f"{trial.seconds:.1f}" if trial.seconds else "",
-            trial.note,
+            trial.note or trial.why,
         ]
         for trial in model.trials
     ]

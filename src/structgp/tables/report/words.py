@@ -362,12 +362,9 @@ def forecast_rows(model: TableModel) -> list[list[str]]:
     """What is expected after the end of a series, its header first; empty for anything else."""
     if model.shape != "series" or model.task == "classification":
         return []
-    places = model.forecast_places()
-    places = places[np.unique(np.round(np.linspace(0, len(places) - 1, FORECASTS)).astype(int))]
-    prediction = model.fitted.predict(places)
-    lower, upper = prediction.interval(0.95)
-    column = model.layout.used[0]
-    rows = zip(places, prediction.observed.mean, lower, upper, strict=True)
+    places, found, column = model.forecast_places(), model.forecast(), model.layout.used[0]
+    some = np.unique(np.round(np.linspace(0, len(places) - 1, FORECASTS)).astype(int))
+    rows = zip(places[some], *(found[f"{model.target}_{what}"][some] for what in ("mean", "lower", "upper")), strict=True)
     said = [[column.written(x), f"{mean:.5g}", f"{low:.5g} … {high:.5g}"] for x, mean, low, high in rows]
     zone = f" ({column.zone})" if column.zone else ""
     return [[f"{column.name}{zone}", model.target, "95 % interval"], *said]
