@@ -16,7 +16,7 @@ from structgp.tables.automatic import candidates, fit_table, prepare
 from structgp.tables.automatic.candidates import candidates_for
 from structgp.tables.automatic.compare import Attempt, _best, compare, hold_out
 from structgp.tables.automatic.problem import Problem, naive_forecast, seasons_of, task_of
-from structgp.tables.automatic.scores import evaluate, pit_histogram
+from structgp.tables.automatic.scores import evaluate, left_out, pit_histogram
 from structgp.tables.automatic.timing import Timing
 from structgp.tables.model import Trial
 
@@ -501,6 +501,8 @@ def test_scores_have_intervals_and_baselines():
     found = evaluate(problem, fitted, held, "half of the rows")
     y = problem.y[held]
     assert found.scores["this model"]["RMSE"] == pytest.approx(np.sqrt(np.mean(y**2)), rel=1e-3)
+    assert left_out(problem, fitted, held[:50])[0] + left_out(problem, fitted, held[:50])[1] == 100
+    assert left_out(problem, fitted, held) == ()  # enough were held out
     low, high = found.intervals["this model"]["RMSE"]
     spread = np.std(y**2) / np.sqrt(100) / (2 * np.sqrt(np.mean(y**2)))  # of the root of a mean, by its derivative
     assert high - low == pytest.approx(2 * 1.645 * spread, rel=0.2)

@@ -263,12 +263,15 @@ def test_coverage_far_from_what_was_asked_is_said_first(series):
     table = dataclasses.replace(series, shape="table")
     (alarm,) = alarms(covering(table, 0.6, 10))
     assert (
-        alarm
-        == "only 60 % of the values on a random fifth of the rows lie in their 95 % intervals: the intervals are too narrow"
+        alarm == "only 6 of 10 values on a random fifth of the rows lie in their 95 % intervals: the intervals are too narrow"
     )
     assert "in their 95 % intervals" not in headline(covering(table, 0.6, 10))
     assert alarms(covering(table, 0.8, 10)) == []  # 8 of 10 are not rare
-    assert "and 80 % of the values lie in their 95 % intervals" in headline(covering(table, 0.8, 10))
+    assert "and 8 of 10 values lie in their 95 % intervals" in headline(covering(table, 0.8, 10))
+    few = covering(table, 0.8, 10)
+    (alarm,) = alarms(dataclasses.replace(few, evaluation=dataclasses.replace(few.evaluation, left_out=(43, 7))))
+    assert alarm == "only 86 % of the values lie in the 95 % intervals that all others give them: the intervals are too narrow"
+    assert alarms(dataclasses.replace(few, evaluation=dataclasses.replace(few.evaluation, left_out=(46, 4)))) == []
     assert alarms(covering(table, 0.9, 1000))[0].startswith("only 90 %")
     assert alarms(covering(table, 1.0, 1000))[0].endswith("wider than need be")
     assert alarms(covering(table, 1.0, 1000, task="counts")) == []

@@ -25,7 +25,7 @@ from ...parameters.tree import free_vector
 from ..model import TABLES, Evaluation, Trial
 from .candidates import as_shape
 from .problem import Problem
-from .scores import evaluate
+from .scores import evaluate, left_out
 from .timing import Timing
 
 FEW_ROWS = 20  # below this no row can be spared
@@ -114,6 +114,8 @@ def compare(
     say("giving the chosen model all rows", 0, None)
     every = np.arange(len(problem.y))
     fitted, rows = given(every) if unlearned.any() or best.candidate.rows else (best.fitted, every)
+    if timing.left() > 0:
+        evaluation = dataclasses.replace(evaluation, left_out=left_out(problem, fitted, held))
     whole = len(rows) == len(every)
     notes: tuple[str, ...] = () if whole else (f"learned from {len(rows)} of {len(every)} rows, chosen at random",)
     if _out_of_time(best.fitted):

@@ -7,13 +7,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import nbinom, norm, poisson
 
+from ...models.additive.model import FittedAdditive
 from ...models.choose import NEVER, class_probabilities, log_of_class
+from ...process.fitted import Fitted
+from ...process.mixture import FittedMixture
 from ..model import LEVELS, Evaluation
 from .problem import Problem, naive_forecast
 
 KEPT = 1000  # rows of an evaluation that are remembered
 DRAWS = 400  # of rows, for the intervals of scores
 TENTHS = 10
+FEW_HELD = 60  # rows held out, below which they say little about intervals
 
 
 class Losses(NamedTuple):
@@ -66,6 +70,19 @@ def evaluate(problem: Problem, fitted: Any, held: np.ndarray, kind: str) -> Eval
     scores = {name: {key: float(value) for key, value in one.scores().items()} for name, one in methods.items()}
     intervals = {name: _ends(one.scores(draws)) for name, one in methods.items()}
     return Evaluation(kind, remember(y), scores=scores, intervals=intervals, **said)
+
+
+def left_out(problem: Problem, fitted: Any, held: np.ndarray) -> tuple[int, ...]:
+    """How many rows lie in the 95 % intervals that all others give them, and how many do not, where few were held out.
+
+    Parameters have seen these rows, if they were not averaged over, so that too few inside tell more than enough do.
+    """
+    plain = isinstance(fitted, (Fitted, FittedMixture)) and not isinstance(fitted, FittedAdditive)
+    if problem.shape in ("series", "grid") or not plain or fitted.inference is not None or held.sum() >= FEW_HELD:
+        return ()
+    found, y = fitted.leave_one_out(), np.asarray(fitted.data.y)[:, 0]
+    inside = int(np.sum(np.abs(y - found.mean) <= norm.ppf(0.975) * np.sqrt(found.variance)))
+    return inside, len(y) - inside
 
 
 def _inside(prediction: Any, y: np.ndarray, level: float) -> np.ndarray:

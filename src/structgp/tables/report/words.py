@@ -34,6 +34,8 @@ KILOMETRES = 111.2  # of a degree of latitude
 FORECASTS = 6  # rows of the table of forecasts
 FEW_PER_COLUMN = 5  # rows for each column, below which what is learned is surer than it should be
 WEIGHTY = 4  # columns that are named for a projection
+TOO_FEW, TOO_MANY = 0.025, 0.005  # probabilities below which coverage is far from what was asked
+FEW_VALUES = 40  # whose coverage is said as a number
 MOST_LENGTHS = 12  # of a function of many columns that are told with their intervals
 
 
@@ -396,17 +398,29 @@ def _outdone(model: TableModel) -> list[str]:
 
 
 def _coverage_alarm(model: TableModel) -> list[str]:
-    """Where a coverage as far from 95 % has less than 1 % probability; neighbours in time are alike and count as blocks."""
+    """Where as few in their intervals have less than 2.5 % probability, or as many less than 0.5 %.
+
+    Neighbours in time are alike and count as blocks. Where few rows were held out, each given all others counts as well.
+    """
     inside, rows = model.evaluation.scores.get("this model", {}).get("in 95 % interval"), len(model.evaluation.y)
-    if inside is None or not rows:
-        return []
-    count = round(rows / np.ceil(np.sqrt(rows))) if model.shape == "series" else rows
-    low, high = binom.ppf([0.005, 0.995], count, 0.95) / count
-    said = f"{100 * inside:.0f} % of the values on {model.evaluation.kind} lie in their 95 % intervals"
-    if inside < low:
-        return [f"only {said}: the intervals are too narrow"]
-    wide = inside > high and model.task != "counts"  # an interval of counts holds more than was asked, as whole numbers do
-    return [f"{said}: the intervals are wider than need be"] if wide else []
+    narrow = "the intervals are too narrow"
+    if inside is not None and rows:
+        count = round(rows / np.ceil(np.sqrt(rows))) if model.shape == "series" else rows
+        said = f"{_share(inside, rows)} on {model.evaluation.kind} lie in their 95 % intervals"
+        if binom.cdf(np.floor(inside * count + 1e-9), count, 0.95) < TOO_FEW:
+            return [f"only {said}: {narrow}"]
+        wide = inside > binom.ppf(1 - TOO_MANY, count, 0.95) / count
+        if wide and model.task != "counts":  # an interval of counts holds more than was asked, as whole numbers do
+            return [f"{said}: the intervals are wider than need be"]
+    if model.evaluation.left_out and binom.cdf(model.evaluation.left_out[0], sum(model.evaluation.left_out), 0.95) < TOO_FEW:
+        inside, count = model.evaluation.left_out[0], sum(model.evaluation.left_out)
+        return [f"only {_share(inside / count, count)} lie in the 95 % intervals that all others give them: {narrow}"]
+    return []
+
+
+def _share(inside: float, rows: int) -> str:
+    """A part of the values; of few their number, which does not look surer than it is."""
+    return f"{round(inside * rows)} of {rows} values" if rows < FEW_VALUES else f"{100 * inside:.0f} % of the values"
 
 
 def headline(model: TableModel) -> str:
@@ -423,5 +437,6 @@ def headline(model: TableModel) -> str:
     said += f"against {shown(others[best], main)} for {best}"
     inside = scores["this model"].get("in 95 % interval")
     alarmed = bool(_coverage_alarm(model))  # which has said so
-    held = "" if inside is None or alarmed else f", and {100 * inside:.0f} % of the values lie in their 95 % intervals"
+    share = "" if inside is None else _share(inside, len(model.evaluation.y))
+    held = "" if inside is None or alarmed else f", and {share} lie in their 95 % intervals"
     return f"{first} {said}{held}."
