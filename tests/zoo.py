@@ -209,6 +209,7 @@ OBSERVED_THROUGH = {
     "Exponential": (sg.Exponential(), [0.2, 1.3, 6.0], [1.0, 1.0, 0.0]),
     "Weibull": (sg.Weibull(1.7), [0.2, 1.3, 6.0], [1.0, 1.0, 0.0]),
     "GammaDuration": (sg.GammaDuration(2.3), [0.2, 1.3, 6.0], [1.0, 1.0, 0.0]),
+    "LogGaussian": (sg.LogGaussian(0.2), [0.2, 1.3, 6.0], 1.0),
 }
 
 # name of the structure to ask for: the algorithm, of those that take any places on a line

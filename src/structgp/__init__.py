@@ -101,6 +101,7 @@ _WHERE = {
         "Unrelated",
     ],
     "likelihoods.heteroscedastic": ["HeteroscedasticGaussian"],
+    "likelihoods.positive": ["LogGaussian"],
     "likelihoods.durations": ["Exponential", "GammaDuration", "Weibull"],
     "likelihoods.categories": ["Categorical"],
     "inputs.layouts": ["Grid", "Points", "Times", "as_inputs"],

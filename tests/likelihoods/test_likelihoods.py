@@ -21,7 +21,7 @@ from structgp.parameters.tree import parameter
 pytestmark = pytest.mark.usefixtures("x64")
 
 NAMES = list(zoo.OBSERVED_THROUGH)
-VARIED = {"probit with bias", "probit with flips", "Binomial probit", "Ordinal logit"}  # others stand for them
+VARIED = {"probit with bias", "probit with flips", "Binomial probit", "Ordinal logit", "LogGaussian"}  # others stand for them
 BELIEFS = [(0.3, 0.04), (-1.2, 1.0), (2.0, 9.0), (-4.0, 60.0)]
 POWERS = {"power 1": 1.0, "power 1 as data": 1.0, "power ½": 0.5}
 SAMPLES = 20_000
@@ -178,7 +178,7 @@ def outcomes(name, extra):
     return np.arange(2.0) if "ogit" in name or "robit" in name else np.arange(1000.0)
 
 
-CONTINUOUS = ["Gaussian", "StudentT", "LaplaceNoise", "MixtureNoise", "Exponential", "Weibull", "GammaDuration"]
+CONTINUOUS = ["Gaussian", "StudentT", "LaplaceNoise", "MixtureNoise", "Exponential", "Weibull", "GammaDuration", "LogGaussian"]
 DISCRETE = [name for name in NAMES if name not in CONTINUOUS]
 
 
@@ -194,8 +194,9 @@ def test_probabilities_of_all_outcomes_sum_to_one(name):
 def line(likelihood, f):
     """Observations from one end to the other, and the lengths they stand for."""
     t = np.linspace(-1, 1, 8001)
-    y = np.exp(40 * t) if likelihood.extra_name == "event" else f + 0.02 * np.sinh(20 * t)
-    return y, np.gradient(t) * (40 * y if likelihood.extra_name == "event" else 0.4 * np.cosh(20 * t))
+    positive = likelihood.extra_name == "event" or isinstance(likelihood, sg.LogGaussian)
+    y = np.exp(40 * t) if positive else f + 0.02 * np.sinh(20 * t)
+    return y, np.gradient(t) * (40 * y if positive else 0.4 * np.cosh(20 * t))
 
 
 @pytest.mark.parametrize("name", CONTINUOUS)
@@ -523,6 +524,12 @@ def test_labels_are_encoded():
         (sg.Binomial(), [3, 1], [2.0, 2.0], r"no more successes than trials, got 3 \(row 0\): pass trials"),
         (sg.Binomial(), [1, 1], [2.5, 2.0], r"trials must be whole numbers from 1 on, got 2\.5 \(row 0\)"),
         (sg.Weibull(), [1.0, 0.0], None, r"Weibull needs positive durations, got 0 \(row 1\): drop them"),
+        (
+            sg.LogGaussian(),
+            [1.0, 0.0],
+            None,
+            r"LogGaussian needs positive numbers, got 0 \(row 1\): drop them, or use Gaussian",
+        ),
         (sg.Exponential(), [1.0, 2.0], [1.0, 0.5], r"event must be 1 .* or 0 \(right-censored\), got 0\.5 \(row 1\)"),
         (sg.StudentT(), [1.0, np.inf], None, r"StudentT needs finite observations"),
     ],
@@ -592,3 +599,16 @@ def test_a_field_called_noise_makes_nothing_gaussian():
 
     fitted = sg.GP(sg.Matern32(0.7), Cauchy()).condition(np.linspace(0, 2, 9), np.zeros(9))
     assert fitted.inference is not None
+
+
+def test_noise_in_proportion_is_gaussian_noise_of_logarithms():
+    t, rng = np.linspace(0, 4, 12), np.random.default_rng(0)
+    y = np.exp(2 + np.sin(t) + 0.3 * rng.standard_normal(12))
+    for kernel in (sg.Matern32(0.8), sg.Spline(0.3, start=0.0)):
+        found = sg.GP(kernel, sg.LogGaussian(0.1)).condition(t, y)
+        logs = sg.GP(kernel, sg.Gaussian(0.1)).condition(t, np.log(y))
+        assert found.log_evidence == pytest.approx(logs.log_evidence - np.sum(np.log(y)), rel=1e-10)
+        said, there = found.predict(t + 0.1), logs.predict(t + 0.1)
+        np.testing.assert_allclose(said.interval(), np.exp(there.interval()), rtol=1e-8)
+        np.testing.assert_allclose(said.log_prob(y), there.log_prob(np.log(y)) - np.log(y), rtol=1e-8)
+        np.testing.assert_allclose(said.observed.mean, np.exp(there.mean + 0.5 * (there.variance + 0.1)), rtol=1e-8)

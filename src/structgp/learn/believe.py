@@ -5,14 +5,15 @@ decay. The beliefs here are weak, in the units of the data, and normal in z, whe
 spread s_d of column d of the D columns that a kernel sees, and the variance v of y:
 
     lengthscale      log-normal around s_d √D e^½, width 1
-    variance         log-normal around v / number of terms, width 1
+    variance         log-normal around v / number of terms, width 1; of what is behind labels, a Student-t of its logarithm
     noise variance   log-normal around v/20, width 1.7
     bends, steps     of a spline log-normal around e⁻³ of its start, width 3; of a random walk around its start, width 2
     period           log-normal around its start, width ½; without a start it is not averaged over
     others           around their starts (of a mean: around that of y), width 1.5, or two spreads for levels and places
     directions and weights that sum to one: uniform
 
-A prior of the user's own takes the place of ours, and bounds cut it off.
+Labels say nothing of the size of f where they can be told apart: Student-t tails let it be as large as they want, and leave it
+small where they do not. A prior of the user's own takes the place of ours, and bounds cut it off.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ..kernels.nonstationary import IntegratedWiener, Spline, Wiener
 from ..kernels.oscillating import Cosine, DampedOscillator, Periodic
 from ..kernels.stationary import ProductMatern, Radial
 from ..likelihoods.gaussian import Gaussian
+from ..likelihoods.positive import LogGaussian
 from ..parameters.priors import Alike
 from ..parameters.supports import Increasing, Orthonormal, Real, Simplex
 from ..parameters.tree import Leaf, Parametrised, free_bounds, free_vector, learned_leaves
@@ -43,28 +45,35 @@ BENDS = (-3.0, 3.0)  # of a spline: a trend may be a line, or turn many times
 STEPS = (0.0, 2.0)  # of a random walk
 OTHER = 1.5
 LENGTH = 0.1  # of the columns of free numbers that stand for directions, around one
+FREEDOM = 2.0  # degrees of freedom of the density of a logarithm that may be far off
 LEVEL = 2.0  # of levels, slopes and places, in units of the data
 
 
-class Normal(NamedTuple):
-    """A normal density of θ between bounds: −½|Wθ − c|², less the logarithm of its size."""
+class Own(NamedTuple):
+    """Densities of the entries r of Wθ − c, between bounds of θ: normal, or Student-t where tails are heavy."""
 
     whiten: Float[np.ndarray, "Q P"]
     center: Float[np.ndarray, " Q"]
+    heavy: np.ndarray
     log_size: float
     bounds: Float[np.ndarray, "P 2"]
 
     def log_prob(self, theta: Float[np.ndarray, " P"]) -> tuple[float, Float[np.ndarray, " P"]]:
         """The log density and its gradient: nothing beyond the bounds."""
         r = self.whiten @ theta - self.center
-        inside = bool(((theta >= self.bounds[:, 0]) & (theta <= self.bounds[:, 1])).all())
-        return -0.5 * float(r @ r) - self.log_size if inside else -np.inf, -(r @ self.whiten)
+        slope = np.where(self.heavy, (FREEDOM + 1) * r / (FREEDOM + r * r), r)
+        return float(self.log_probs(theta[None])[0]), -(slope @ self.whiten)
 
     def log_probs(self, thetas: Float[np.ndarray, "S P"]) -> Float[np.ndarray, " S"]:
         """The log densities of several θ."""
-        r = thetas @ self.whiten.T - self.center
+        logs = log_of_one(thetas @ self.whiten.T - self.center, self.heavy, np)
         inside = np.all((thetas >= self.bounds[:, 0]) & (thetas <= self.bounds[:, 1]), axis=1)
-        return np.where(inside, -0.5 * np.sum(r * r, axis=1) - self.log_size, -np.inf)
+        return np.where(inside, np.sum(logs, axis=1) - self.log_size, -np.inf)
+
+
+def log_of_one(r: Any, heavy: Any, xp: Any) -> Any:
+    """The log density of r, up to a constant: −½r², or that of Student's t."""
+    return xp.where(heavy, -0.5 * (FREEDOM + 1) * xp.log1p(r * r / FREEDOM), -0.5 * r * r)
 
 
 class WeakBeliefs(NamedTuple):
@@ -78,25 +87,34 @@ class WeakBeliefs(NamedTuple):
     units: Float[np.ndarray, "P P"]
     ours: np.ndarray  # which entries have the normal density; the others have one of the values, and the volume of the map
     bounds: Float[np.ndarray, "P 2"]  # of θ, by the user
+    heavy: np.ndarray | None = None  # which entries have Student's t in place of the normal density; none for None
+
+    @property
+    def tails(self) -> np.ndarray:
+        """Which entries have Student's t."""
+        return np.zeros(len(self.center), bool) if self.heavy is None else np.asarray(self.heavy)
 
     @property
     def averaged(self) -> np.ndarray:
         """Which entries are averaged over."""
         return np.isfinite(self.width)
 
-    def normal(self) -> Normal:
+    def own(self) -> Own:
         """The density of θ as far as it is ours."""
         own = self.ours & self.averaged
         whiten = np.linalg.inv(self.units)[own] / self.width[own, None]
-        return Normal(whiten, self.center[own] / self.width[own], self._log_size(own), self.bounds)
+        return Own(whiten, self.center[own] / self.width[own], self.tails[own], self._log_size(own), self.bounds)
 
     def _log_size(self, own: np.ndarray) -> float:
         """The logarithm of what the densities integrate to between the bounds without it."""
-        from scipy.special import ndtr
+        from scipy.special import beta, ndtr, stdtr
 
         unit = np.abs(np.diag(self.units)[own])
         low, high = ((bound / unit - self.center[own]) / self.width[own] for bound in self.bounds[own].T)
-        return float(np.sum(np.log(self.width[own] * unit * np.sqrt(2 * np.pi) * (ndtr(high) - ndtr(low)))))
+        heavy = self.tails[own]
+        size = np.where(heavy, np.sqrt(FREEDOM) * beta(0.5, 0.5 * FREEDOM), np.sqrt(2 * np.pi))
+        within = np.where(heavy, stdtr(FREEDOM, high) - stdtr(FREEDOM, low), ndtr(high) - ndtr(low))
+        return float(np.sum(np.log(self.width[own] * unit * size * within)))
 
     def z(self, theta: Float[np.ndarray, " *S P"]) -> Float[np.ndarray, " *S P"]:
         """θ without units."""
@@ -105,7 +123,9 @@ class WeakBeliefs(NamedTuple):
     def sample(self, model: Any, rng: np.random.Generator, count: int) -> Float[np.ndarray, "S P"]:
         """Draws of θ before the data; entries about which nothing is believed are at their start."""
         wide = np.where(self.averaged, self.width, 0.0)
-        thetas = (self.center + wide * rng.standard_normal((count, len(self.center)))) @ self.units.T
+        drawn = rng.standard_normal((count, len(self.center)))
+        drawn /= np.where(self.tails, np.sqrt(rng.chisquare(FREEDOM, drawn.shape) / FREEDOM), 1.0)
+        thetas = (self.center + wide * drawn) @ self.units.T
         at = 0
         for leaf in learned_leaves(model):
             part = slice(at, at := at + leaf.free_size)
@@ -125,18 +145,19 @@ def believe(model: Model, X: Float[np.ndarray, "N D"], data: Data) -> WeakBelief
     A = np.diag(A) if A.ndim == 1 else A
     learned = learned_leaves(model)
     rules = _rules(model)
-    shift, width, ours, bounds = [], [], [], []
+    shift, width, ours, bounds, heavy = [], [], [], [], []
     for leaf in learned:
         size = leaf.free_size
         more, wide = _width(leaf, rules)
         shift.append(np.full(size, more))
         width.append(wide)
         ours.append(np.full(size, _is_ours(leaf)))
+        heavy.append(np.full(size, not model.likelihood.tells_size and leaf.path.endswith("variance")))
         bounds.append(np.tile(free_bounds(leaf) or (-np.inf, np.inf), (size, 1)))
     joined = lambda parts, empty: np.concatenate(parts) if parts else empty
     center = np.linalg.solve(A, free_vector(suggested(model, X, data, SHARE))) + joined(shift, np.zeros(0))
-    mask = joined(ours, np.zeros(0, bool))
-    return WeakBeliefs(center, joined(width, np.zeros(0)), A, mask, joined(bounds, np.zeros((0, 2))))
+    mask, tails = (joined(which, np.zeros(0, bool)) for which in (ours, heavy))
+    return WeakBeliefs(center, joined(width, np.zeros(0)), A, mask, joined(bounds, np.zeros((0, 2))), tails)
 
 
 def _drawn(leaf: Leaf, rng: np.random.Generator) -> np.ndarray:
@@ -163,6 +184,8 @@ def _width(leaf: Leaf, rules: dict[str, tuple[float, float]]) -> tuple[float, np
         return 0.0, np.full(size, LEVEL)
     more, width = rules.get(leaf.path, (0.0, OTHER))
     wide = np.full(size, width)
+    if isinstance(leaf.prior, Alike):
+        wide *= np.sqrt(size)  # all together are as unsure as one: how much they differ is said already
     if isinstance(leaf.support, Increasing):
         wide[0] = LEVEL
     return more, np.full(size, OTHER) if leaf.prior is not None and np.isinf(width) else wide
@@ -219,6 +242,7 @@ def _(kernel: Wiener) -> dict[str, tuple[float, float]]:
     return {"variance": STEPS}
 
 
-@widths.register
-def _(likelihood: Gaussian) -> dict[str, tuple[float, float]]:
+@widths.register(Gaussian)
+@widths.register(LogGaussian)
+def _(likelihood: Gaussian | LogGaussian) -> dict[str, tuple[float, float]]:
     return {"noise": (0.0, NOISE)}

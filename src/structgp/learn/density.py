@@ -18,7 +18,7 @@ from .._types import double_precision
 from ..parameters.priors import Alike
 from ..parameters.supports import Orthonormal, Simplex
 from ..parameters.tree import learned_leaves, log_prior, with_free
-from .believe import LENGTH, WeakBeliefs
+from .believe import LENGTH, WeakBeliefs, log_of_one
 from .objective import LOWEST, Objective
 
 
@@ -28,7 +28,7 @@ class Density(Objective):
     def __init__(self, objective: Objective, beliefs: WeakBeliefs) -> None:
         super().__init__(objective.model, objective.evidence, objective.grain, objective._many, together=objective.together)
         self.beliefs = beliefs
-        self._own, self._all_own = beliefs.normal(), bool(np.all(beliefs.ours)) and not self._believed
+        self._own, self._all_own = beliefs.own(), bool(np.all(beliefs.ours)) and not self._believed
         self._values = objective.evidences
 
     @double_precision
@@ -95,6 +95,8 @@ def _log_of_directions(columns: Float[Array, "D q"]) -> Array:
 def traced_log_prior(theta: Float[Array, " P"], model: Any, beliefs: WeakBeliefs) -> Float[Array, ""]:
     """log p(θ) as a function that JAX can follow, up to a constant; it is low beyond the bounds."""
     r = (jnp.linalg.solve(beliefs.units, theta) - beliefs.center) / beliefs.width
-    own = jnp.where(beliefs.ours & jnp.isfinite(beliefs.width), -0.5 * r * r, 0.0)
+    own = jnp.where(
+        beliefs.ours & jnp.isfinite(beliefs.width), log_of_one(r, False if beliefs.heavy is None else beliefs.heavy, jnp), 0.0
+    )
     inside = jnp.all((theta >= beliefs.bounds[:, 0]) & (theta <= beliefs.bounds[:, 1]))
     return jnp.where(inside, jnp.sum(own) + _log_of_values(theta, model), LOWEST)

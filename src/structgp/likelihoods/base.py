@@ -86,6 +86,11 @@ class Likelihood(Parametrised):
         return self.is_gaussian
 
     @property
+    def tells_size(self) -> bool:
+        """Whether observations say how large f is; labels that can be told apart are as probable with any that is large."""
+        return True
+
+    @property
     def largest_precision(self) -> float:
         """What −∂² log p(y | f)/∂f² never passes; of a log-concave likelihood no site passes it either (Cramér–Rao)."""
         return np.inf

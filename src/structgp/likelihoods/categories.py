@@ -45,6 +45,10 @@ class Categorical(Likelihood):
             raise ValueError(f"Categorical: classes must be a whole number from 2 on, got {self.classes!r}")
 
     @property
+    def tells_size(self) -> bool:
+        return False
+
+    @property
     def latents(self) -> int:
         return self.classes
 

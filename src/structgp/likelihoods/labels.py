@@ -104,6 +104,10 @@ class Bernoulli(Likelihood):
         check_link(self)
 
     @property
+    def tells_size(self) -> bool:
+        return False
+
+    @property
     def log_concave(self) -> bool:
         return self.flip is None
 

@@ -129,6 +129,7 @@ class Candidate(NamedTuple):
     average: Callable[[Any, Any, np.ndarray, Any], Any] = lambda fitted, X, y, parameters: fitted  # over unsure parameters
     comparable: bool = True  # whether its evidence is that of a model, or a bound on it
     go_on: Callable[[Any, Any, np.ndarray, Deadline], Any] | None = None  # with other rows, where time was over too early
+    proportional: Callable[[], Candidate] | None = None  # the same for the logarithm of the level, where that may be better
 
 
 class Tried(NamedTuple):

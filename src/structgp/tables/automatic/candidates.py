@@ -21,6 +21,7 @@ from ...likelihoods.base import Likelihood
 from ...likelihoods.counts import NegativeBinomial, Poisson
 from ...likelihoods.gaussian import Gaussian
 from ...likelihoods.labels import Bernoulli
+from ...likelihoods.positive import LogGaussian
 from ...likelihoods.robust import StudentT
 from ...means import ConstantMean, ZeroMean
 from ...models.choose import (
@@ -49,6 +50,7 @@ SEARCHING = 0.4  # part of the budget, for the search of projections
 MOST_EVALUATIONS = 100  # of a climb to the functions of a sum
 FEW_PER_COLUMN = 20  # rows for each column of a table, below which lengthscales and noise have priors
 BELIEVED = 1.5  # width of the logarithms of lengthscales in a sum, around what they were made with
+TWICE = 2.0  # times the smallest value that the largest must be for a level that multiplies to differ from one that adds
 NOISE = (0.1, 1.5)  # part of the variance that is noise, typically, and the standard deviation of its logarithm
 
 
@@ -65,6 +67,8 @@ def candidates_for(problem: Problem, kernel: Kernel | None, structure: str, budg
     by_shape = {"series": series_kernels, "curve": curve_kernels, "grid": grid_kernels, "places": place_kernels}
     kernels = by_shape.get(problem.shape, table_kernels)(problem)
     found = [make(name, one, problem.task) for name, one in kernels.items()]
+    if _multiplies(problem):
+        found = _with_proportional(problem, found, by_shape[problem.shape], structure, COMPARING * budget)
     if problem.task == "counts":
         name, one = next(iter(kernels.items()))
         found.append(make(f"{name}, more scatter than Poisson", one, "scattered counts"))
@@ -77,6 +81,26 @@ def candidates_for(problem: Problem, kernel: Kernel | None, structure: str, budg
         return [*others.values(), *found]
     sums = [others[name] for name in SUMS if name in others]
     return [*found, *sums] if problem.shape == "places" else [*sums[:1], *found, *sums[1:]]
+
+
+def _multiplies(problem: Problem) -> bool:
+    """Whether noise could be in proportion to the level: positive numbers of different sizes along a line."""
+    line = problem.task == "regression" and problem.shape in ("series", "curve")
+    return line and problem.y.min() > 0 and problem.y.max() >= TWICE * problem.y.min()
+
+
+def _with_proportional(
+    problem: Problem, candidates: list[Candidate], kernels_of: Any, structure: str, affordable: float
+) -> list[Candidate]:
+    """The candidates, each with the same for the logarithm of the level, with noise in proportion to it."""
+    logs = problem._replace(y=np.log(problem.y))
+    make, kernels = _gps(logs, structure, affordable, own=True), list(kernels_of(logs).values())
+    if len(kernels) != len(candidates):  # a season shows on one scale only
+        return candidates
+    proportional = lambda one, kernel: functools.partial(
+        make, f"{one.name}, noise in proportion to the level", kernel, "proportional"
+    )
+    return [one._replace(proportional=proportional(one, kernel)) for one, kernel in zip(candidates, kernels, strict=True)]
 
 
 def series_kernels(problem: Problem) -> dict[str, Kernel]:
@@ -168,6 +192,7 @@ def _gps(problem: Problem, structure: str, affordable: float, own: bool) -> Call
         "regression": functools.partial(_noise, problem),
         "classification": Bernoulli,
         "counts": Poisson,
+        "proportional": LogGaussian,
         "scattered counts": lambda: NegativeBinomial(0.1),  # with more, a season is taken for scatter from the start
     }
 

@@ -5,8 +5,8 @@ places before it, as far ahead as what is held out. A few forecasts of one serie
 disagree the evidence decides, as it does for curves and grids: at its peak, less ½ log n for each number that was learned
 (Schwarz 1978), so that a random walk is not outdone by whatever has more to adjust. Neighbours are alike, and n, the number of
 things seen that tell of a parameter, is taken as √N. Tables are compared as `models.choose` says, row by row; where rows are
-places on a map, a function of the place is taken unless a sum of functions is clearly better. Where the best leaves outliers,
-the same with Student-t noise is tried last.
+places on a map, a function of the place is taken unless a sum of functions is clearly better. Along a line the best is tried
+again for the logarithm of a positive level, and with Student-t noise where it leaves outliers.
 """
 
 from __future__ import annotations
@@ -67,14 +67,15 @@ def compare(
 ) -> Outcome:
     """Try the candidates that there is time for, and give the best of them all rows; learning ends when its time is over.
 
-    Candidates are compared by their best parameters; the chosen one is then averaged over `parameters` that are unsure.
+    Candidates are compared by their best parameters; the chosen one is then averaged over `parameters` that are unsure: for
+    its scores from the rows that are not held out, and at last from all of them.
     """
     rng = np.random.default_rng(problem.seed)
     held, kind = hold_out(problem, rng)
     unlearned = held if problem.shape != "grid" else np.zeros_like(held)  # a grid with holes takes long to learn from
     tried: list[Attempt] = []
     timing = Timing(deadline)
-    for candidate in _then_robust(timing.in_order(candidates), tried, problem):
+    for candidate in _then_other_noise(timing.in_order(candidates), tried, problem):
         pace = timing.pace()
         left, expected = timing.left(pace * candidate.compiling), pace * candidate.seconds
         if tried and expected > left:
@@ -113,7 +114,11 @@ def compare(
         evaluation = dataclasses.replace(evaluation, with_best=before)
     say("giving the chosen model all rows", 0, None)
     every = np.arange(len(problem.y))
-    fitted, rows = given(every) if unlearned.any() or best.candidate.rows else (best.fitted, every)
+    if best.fitted is not alone and unlearned.any() and timing.allows_average(best.candidate):
+        places = as_shape(problem.X, problem.shape)  # few rows: the last may say what none before did
+        fitted, rows = best.candidate.average(best.fitted, places, problem.y, parameters), every
+    else:
+        fitted, rows = given(every) if unlearned.any() or best.candidate.rows else (best.fitted, every)
     if timing.left() > 0:
         evaluation = dataclasses.replace(evaluation, left_out=left_out(problem, fitted, held))
     whole = len(rows) == len(every)
@@ -137,9 +142,13 @@ def _out_of_time(fitted: Any) -> bool:
     return any(one is not None and one.message == OUT_OF_TIME for one in learning)
 
 
-def _then_robust(candidates: list[Candidate], tried: list[Attempt], problem: Problem) -> Iterator[Candidate]:
-    """The candidates, and after them the best so far for noise with outliers, where it left outliers."""
+def _then_other_noise(candidates: list[Candidate], tried: list[Attempt], problem: Problem) -> Iterator[Candidate]:
+    """The candidates; after them the best so far for noise in proportion to the level, where values are positive, and for noise
+    with outliers, where it left outliers."""
     yield from candidates
+    ran = [attempt for attempt in tried if attempt.fitted is not None]
+    if ran and (proportional := _best(ran, problem).candidate.proportional) is not None:
+        yield proportional()
     ran = [attempt for attempt in tried if attempt.fitted is not None and attempt.candidate.robust is not None]
     if ran:
         best = _best(ran, problem)

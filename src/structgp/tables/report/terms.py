@@ -14,6 +14,7 @@ from ...kernels.oscillating import DampedOscillator, Periodic
 from ...kernels.stationary import Radial
 from ...likelihoods.base import Likelihood
 from ...likelihoods.gaussian import Gaussian
+from ...likelihoods.positive import LogGaussian
 from ...likelihoods.robust import StudentT
 from ...models.additive.model import FittedAdditive
 from ...models.pursuit.model import FittedProjectionPursuit
@@ -65,7 +66,7 @@ def found_terms(model: TableModel) -> tuple[Found, ...]:
 
 def noise_sd(likelihood: Likelihood | None) -> float:
     """How far observations lie from the function in its own units; infinite where these are not those of the target."""
-    if isinstance(likelihood, Gaussian):
+    if isinstance(likelihood, (Gaussian, LogGaussian)):
         return float(np.sqrt(np.ravel(likelihood.noise)[0]))
     return float(np.asarray(likelihood.scale)) if isinstance(likelihood, StudentT) else np.inf
 

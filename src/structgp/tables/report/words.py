@@ -19,6 +19,7 @@ from ...kernels.views import On
 from ...likelihoods.base import Likelihood
 from ...likelihoods.counts import NegativeBinomial, Poisson
 from ...likelihoods.gaussian import Gaussian
+from ...likelihoods.positive import LogGaussian
 from ...likelihoods.robust import StudentT
 from ...models.one_against_rest import OneAgainstRest
 from ...models.pursuit.model import FittedProjectionPursuit
@@ -214,6 +215,9 @@ def _scatter(likelihood: Likelihood | None, model: TableModel) -> list[Part]:
     if isinstance(likelihood, StudentT):
         df = float(np.asarray(likelihood.df))
         return [Part("noise", f"most observations {by}, some lie far off ({df:.3g} degrees of freedom)")]
+    if isinstance(likelihood, LogGaussian):
+        share = float(np.sqrt(likelihood.noise))
+        return [Part("noise", f"single observations scatter by ±{100 * share:.3g} % of their level")]
     if isinstance(likelihood, NegativeBinomial):
         more = float(np.asarray(likelihood.dispersion))
         return [Part("scatter", f"counts with mean μ have variance μ + {more:.3g} μ², more than Poisson counts")]
@@ -328,6 +332,8 @@ def _size(size: float, model: TableModel) -> str:
 
 
 def _scale(model: TableModel) -> str:
+    if isinstance(getattr(model.fitted, "likelihood", None), LogGaussian):
+        return f"in the logarithm of {model.target}"
     return {"regression": model.target, "counts": "in the logarithm of the mean"}.get(model.task, "in log odds")
 
 
