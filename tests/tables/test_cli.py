@@ -355,7 +355,11 @@ def test_several_targets_are_learned_together_and_their_gaps_filled(tmp_path):
     filled = pl.read_csv(tmp_path / "out" / "filled.csv")
     np.testing.assert_allclose(filled["b"].to_numpy()[15:22], (5 - 2 * f)[15:22], atol=0.4)
     assert (filled["b_lower"] < filled["b_upper"]).all()
-    assert "How they hang together" in (tmp_path / "out" / "report.html").read_text()
+    page = re.sub(r"<script.*?</script>", "", (tmp_path / "out" / "report.html").read_text(), flags=re.DOTALL)
+    assert "How they hang together" in page
+    assert "<td>shared function 2</td>" in page
+    assert "at a bound: the noise of b" in page
+    assert "kernel." not in page
 
 
 def test_identify_from_the_command_line(tmp_path):

@@ -16,6 +16,7 @@ from structgp.tables.reading import Column, Layout
 from structgp.tables.report import render, write_report
 from structgp.tables.report.effects import effects_of
 from structgp.tables.report.figures import Figure, Trace, round_places
+from structgp.tables.report.parameters import how_learned, named_belief, parameter_rows
 from structgp.tables.report.sections import about_components, component_figures, confusion_rows, error_figures, fit_figures
 from structgp.tables.report.terms import Found, found_terms
 from structgp.tables.report.words import (
@@ -23,8 +24,6 @@ from structgp.tables.report.words import (
     describe,
     forecast_rows,
     headline,
-    named_belief,
-    parameters_of,
     parts_of,
     period_in_words,
 )
@@ -82,7 +81,7 @@ def test_all_parts_are_told_and_escaped(page):
         "&lt;time&gt;",
         "left out: no time",
         "★ smooth",
-        "kernel.terms[0].lengthscale",
+        "another smooth part: length over which it changes (days)",
         "Kalman",
         "0.1 (0.05\N{NO-BREAK SPACE}…\N{NO-BREAK SPACE}0.2)",
         "On the last rows its RMSE is 0.1, against 1 for mean.",
@@ -402,10 +401,11 @@ def test_columns_that_move_several_classes_are_told():
     places = np.stack([figure.traces[0].x, 0 * figure.traces[0].x], axis=1)
     np.testing.assert_allclose(figure.traces[0].y, fitted.predict(places).probability[:, 0])
     assert figure.y_title == "probability of low"
-    said = parameters_of(model)
-    assert said.startswith("low against the rest\n")
-    assert "\n\nhigh against the rest\n" in said
-    assert "class 0" not in said
+    header, *rows = parameter_rows(model)
+    assert header == ["parameter", "value"]
+    assert {name.partition(": ")[0] for name, _ in rows} == set(classes)
+    assert not any("kernel" in name or "class 0" in name for name, _ in rows)
+    assert how_learned(model).startswith("low against the rest: ")
 
 
 def test_noise_with_outliers_is_told(series):

@@ -455,6 +455,7 @@ def _fill(table: Table, targets: list[str], time: str | None, out: Path, options
     import polars as pl
 
     from .report import write_filled_report
+    from .report.several import together_rows
     from .several import fill_columns
 
     filled = fill_columns(table, targets, time, **options)
@@ -470,7 +471,7 @@ def _fill(table: Table, targets: list[str], time: str | None, out: Path, options
     lines = [
         *_notes_in_words(table.notes),
         *filled.model.words(),
-        *_aligned("how they hang together", found.table(filled.names)),
+        *_aligned("how they hang together", together_rows(filled)),
     ]
     lines.append(f"{count} gaps filled in {out / 'filled.csv'}; the report is in {out / 'report.html'}")
     answer: dict[str, Any] = {"rows": len(filled.x), "targets": list(filled.names), "filled": count, "gain": filled.model.gain}

@@ -29,6 +29,7 @@ class Filled(NamedTuple):
     upper: np.ndarray
     model: FittedOutputs
     written: Callable[[float], str] | None = None  # how a place is written, where it is not a number
+    unit: str = ""  # in which places are counted, where they are times
 
     @property
     def values(self) -> np.ndarray:
@@ -51,27 +52,27 @@ def fill_columns(table: Table, targets: list[str], time: str | None, **options: 
         if kind_of(frame[name]) != "number":
             raise ValueError(f"target {name!r} holds no numbers: several targets are learned together as numbers")
     Y = np.stack([as_floats(frame[name]) for name in names], axis=1)
-    x, x_name, written = _places(frame, names, time)
+    x, x_name, written, unit = _places(frame, names, time)
     few = x.shape[1] == 1 and np.isfinite(Y).sum() <= MANY_VALUES and len(names) <= 4
     places = x[:, 0] if x.shape[1] == 1 else x
     model = fit_outputs(places, Y, names=names, **{"lags": "auto" if few else False, "compare": True, **options})
     median, _, lower, upper = model.predict(places)
-    return Filled(tuple(names), x_name, x, Y, median, lower, upper, model, written)
+    return Filled(tuple(names), x_name, x, Y, median, lower, upper, model, written, unit)
 
 
-def _places(frame: pl.DataFrame, targets: list[str], time: str | None) -> tuple[np.ndarray, str, Any]:
+def _places(frame: pl.DataFrame, targets: list[str], time: str | None) -> tuple[np.ndarray, str, Any, str]:
     """The places of the rows: the time column, all other columns with numbers, or the number of the row."""
     if time is not None:
         column = look(frame[find_column(frame, time, "time column")])
         numbers = column.numbers(frame[time])[:, :1]
         if not np.isfinite(numbers).all():
             raise ValueError(f"the time column {time!r} has gaps: every row needs its time")
-        return numbers, time, column.drawn if column.kind == "date" else None
+        return numbers, time, column.drawn if column.kind == "date" else None, column.unit
     others = [name for name in frame.columns if name not in targets and kind_of(frame[name]) == "number"]
     others = [name for name in others if np.isfinite(as_floats(frame[name])).all()]
     if not others:
-        return np.arange(float(frame.height))[:, None], "row", None
-    return np.stack([as_floats(frame[name]) for name in others], axis=1), ", ".join(others), None
+        return np.arange(float(frame.height))[:, None], "row", None, ""
+    return np.stack([as_floats(frame[name]) for name in others], axis=1), ", ".join(others), None, ""
 
 
 class Record(NamedTuple):

@@ -17,10 +17,14 @@ from .changes import ChangingSeries, change_figures, change_headline, segment_ro
 from .choices import headline as choice_headline
 from .choices import run_rows, slice_figures, suggestion_rows, trace_figure
 from .figures import Figure
+from .parameters import about_sureness, how_learned, parameter_rows, sure_rows
 from .sections import about_components, component_figures, confusion_rows, error_figures, fit_figures, score_rows, trial_rows
-from .several import filled_figures, system_figures
-from .words import about_sureness, alarms, forecast_rows, headline, parameters_of, parts_of, sure_rows
+from .several import filled_figures, how_learned_together, length_rows, system_figures, together_rows
+from .words import alarms, forecast_rows, headline, parts_of
 
+TOGETHER = (
+    "Half the range of the median over the rows, and the noise, in the units of each column; correlations of what is behind."
+)
 LATE = "There was no time to look at them one by one: structgp report model.structgp does."
 
 
@@ -56,12 +60,12 @@ def write_filled_report(filled: Filled, path: Any) -> None:
     """Write the report of several columns learned together to one HTML file."""
     sheet = Sheet()
     sheet.figures("Series and what is believed of them", filled_figures(filled))
-    found = filled.model.correlations()
-    sheet.table("How they hang together", found.table(filled.names), "Correlations at the lags; sd on the scale of the model.")
+    sheet.table("How they hang together", together_rows(filled), TOGETHER)
+    sheet.table("What they share", length_rows(filled))
     counts = zip(filled.names, filled.gaps, strict=True)
     sheet.table("Gaps", [["column", "values filled in"], *([name, str(count)] for name, count in counts)])
     sheet.text("Plan", str(filled.model.fitted.plan))
-    sheet.text("Parameters", filled.model.fitted.summary())
+    sheet.text("How it was learned", how_learned_together(filled))
     _write(sheet.page(f"{', '.join(filled.names)} together", "; ".join(filled.model.words()) + "."), path)
 
 
@@ -98,7 +102,11 @@ def render(model: TableModel, deadline: Deadline = NEVER) -> str:
     sheet.text("Notes", "\n".join(model.notes))
     sheet.table("Candidates", trial_rows(model))
     sheet.text("Plan", str(getattr(model.fitted, "plan", "")))
-    sheet.text("Parameters", parameters_of(model))
+    if not late:
+        sheet.table(
+            "Parameters", parameter_rows(model), "Spreads as standard deviations; lengths in the units of their columns."
+        )
+    sheet.text("How it was learned", how_learned(model))
     sheet.text("How to predict", how_to_predict(model))
     count = len(model.layout.names)
     inputs = f"{count} input{'' if count == 1 else 's'}, which {of_shape(model.shape, count)}"
@@ -165,7 +173,8 @@ def how_to_predict(model: TableModel) -> str:
         "from structgp.tables.model import load_table_model\n"
         "from structgp.tables.reading import read_frame\n"
         'model = load_table_model("model.structgp")\n'
-        'model.predict(read_frame("NEW.csv", like=model.layout.how))\n\n'
+        'model.predict(read_frame("NEW.csv", like=model.layout.how))\n'
+        "print(model.fitted.summary())  # the parameters by their own names\n\n"
         f"NEW.csv needs the column{'' if len(used) == 1 else 's'} {', '.join(used)}."
     )
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
+from ...parameters.tree import learned_leaves
 from ..several import Filled, Record
 from .figures import Figure, Trace
+from .words import round_number
 
 
 def filled_figures(filled: Filled) -> list[Figure]:
@@ -24,6 +28,51 @@ def filled_figures(filled: Filled) -> list[Figure]:
         )
         found.append(Figure(name, filled.x_name, name, traces, filled.written))
     return found
+
+
+def together_rows(filled: Filled) -> list[list[str]]:
+    """How the columns hang together, in their own units, its header first: sizes, noise, lags, correlations."""
+    model = filled.model
+    found = model.correlations()
+    late = bool(np.any(np.asarray(found.lag) != 0))
+    unit = f" ({filled.unit})" if filled.unit else ""
+    head = ["column", "moves by", "noise", *([f"lag{unit}"] if late else []), *(f"with {name}" for name in filled.names)]
+    rows = []
+    noise = np.sqrt(np.broadcast_to(np.ravel(np.asarray(model.fitted.likelihood.noise)), len(filled.names))) * model.scales.unit
+    for i, name in enumerate(filled.names):
+        half = 0.5 * float(np.ptp(filled.median[:, i]))
+        lag = [", ".join(round_number(float(value)) for value in np.atleast_1d(found.lag[i]))] if late else []
+        around = f"a factor of {np.exp(noise[i]):.3g}" if model.scales.logs[i] else f"±{noise[i]:.3g}"
+        together = ["" if i == j else f"{value:.2f}" for j, value in enumerate(found.correlation[i])]
+        rows.append([name, f"±{half:.3g}", around, *lag, *together])
+    return [head, *rows]
+
+
+def length_rows(filled: Filled) -> list[list[str]]:
+    """Over what lengths the functions change that the columns share, its header first."""
+    found = [leaf for leaf in learned_leaves(filled.model.fitted.gp.kernel) if leaf.path.endswith("lengthscale")]
+    unit = f" {filled.unit}" if filled.unit else f" ({filled.x_name})"
+    called = (
+        (lambda number: "the function that they share") if len(found) == 1 else (lambda number: f"shared function {number}")
+    )
+    said = [", ".join(round_number(float(value)) for value in np.ravel(leaf.value)) for leaf in found]
+    return [["part", "it changes within about"], *([called(k), f"{text}{unit}"] for k, text in enumerate(said, 1))]
+
+
+def how_learned_together(filled: Filled) -> str:
+    """How the parameters were found, in a few lines, with what ended at a bound in words."""
+    mode = getattr(filled.model.fitted, "mode", filled.model.fitted)
+    text = "\n".join([f"log evidence   {mode.log_evidence:.6g}", *mode.account()])
+    names = {f"likelihood.noise[{i}]": f"the noise of {name}" for i, name in enumerate(filled.names)}
+    lengths = [leaf.path for leaf in learned_leaves(mode.gp) if leaf.path.endswith("lengthscale")]
+    names |= {path: f"the length of shared function {k}" for k, path in enumerate(lengths, 1)}
+    return re.sub(r"kernel\S*loadings\[(\d+)\]", "a loading", _replaced(text, names))
+
+
+def _replaced(text: str, names: dict[str, str]) -> str:
+    for path, name in names.items():
+        text = text.replace(path, name)
+    return text
 
 
 def system_figures(record: Record) -> list[Figure]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -21,9 +20,7 @@ from ...likelihoods.counts import NegativeBinomial, Poisson
 from ...likelihoods.gaussian import Gaussian
 from ...likelihoods.positive import LogGaussian
 from ...likelihoods.robust import StudentT
-from ...models.one_against_rest import OneAgainstRest
 from ...models.pursuit.model import FittedProjectionPursuit
-from ...process.mixture import FittedMixture
 from ..model import TABLES, TableModel, on_map
 from ..reading import CALENDAR, SECONDS
 from .effects import Effect, effects_of
@@ -71,77 +68,6 @@ def _terms(model: TableModel) -> list[Part]:
     return [part for part, negligible in described if not negligible] + others
 
 
-def parameters_of(model: TableModel) -> str:
-    """The parameters by their own names, for those who go on in Python; of several classes, each under its label."""
-    if not isinstance(model.fitted, OneAgainstRest):
-        return model.fitted.summary()
-    parts = zip(model.classes, model.fitted.parts, strict=True)
-    return "\n\n".join(f"{label} against the rest\n{part.summary()}" for label, part in parts)
-
-
-def sure_rows(model: TableModel) -> list[list[str]]:
-    """What is believed of each parameter, where parameters were averaged over."""
-    if not isinstance(model.fitted, FittedMixture):
-        return []
-    rows = [named_belief(row, model) for row in model.fitted.parameters()]
-    lengths = sorted((row for row in rows if row.relative), key=lambda row: row.relative)[:MOST_LENGTHS]
-    written = lambda row: [row.name, *map(round_number, row.values)]
-    return [["parameter", "5 %", "50 %", "95 %"], *(written(row) for row in rows if not row.relative or row in lengths)]
-
-
-class Worded(NamedTuple):
-    """What is believed of a parameter in the units of the table; of a length along a column, how many spreads of it that is."""
-
-    name: str
-    values: tuple[float, float, float]
-    relative: float = 0.0
-
-
-def named_belief(row: Any, model: TableModel) -> Worded:
-    """A parameter by a name in words, spreads as standard deviations, lengths in the units of their column."""
-    values = np.array([row.low, row.median, row.high])
-    *way, field = row.name.split(".")
-    owner: Any = functools.reduce(_step, way, model.fitted.gp)
-    name, _, index = field.removesuffix("]").partition("[")
-    term = next((term for term in found_terms(model) if row.name.startswith(f"kernel.terms[{term.place}].")), None)
-    told = [other for other in found_terms(model) if not isinstance(other.kernel, Constant)]
-    whose = f"{part_names(model)[term.place]}: " if term is not None and len(told) > 1 else ""
-    time = f" ({_unit(model)})" if len(model.scale) == 1 and _unit(model) else ""
-    if isinstance(owner, Constant):
-        return Worded("level (standard deviation before the data)", tuple(np.sqrt(values)))
-    if name == "noise" or (name == "variance" and not isinstance(owner, (Spline, Wiener))):
-        return Worded(f"{whose}{'noise' if name == 'noise' else 'size'} (standard deviation)", tuple(np.sqrt(values)))
-    if name == "value" and way == ["mean"]:
-        return Worded("mean", tuple(values))
-    if name == "lengthscale" and isinstance(owner, Radial):
-        dims = next((node.dims for node in _nodes(way, model) if isinstance(node, On)), tuple(range(len(model.scale))))
-        if index:
-            d = dims[int(index)]
-            return Worded(f"length along {model.layout.names[d]}", tuple(values * model.scale[d]), float(row.median))
-        keeps = term is not None and term.period is not None
-        places = on_map(model.layout.names) if model.shape == "places" else None
-        unit = model.scale[dims[0]] if len(dims) == 1 else 1.0 if places is None else model.scale[places.north]
-        return Worded(
-            f"{whose}{'keeps its shape for' if keeps else 'length over which it changes'}{time}", tuple(values * unit)
-        )
-    if name == "lengthscale" and isinstance(owner, Periodic):
-        return Worded(f"{whose}smoothness of its shape", tuple(values))
-    called = {"lifetime": f"keeps its phase for{time}", "period": f"period{time}"}.get(name, field.replace("_", " "))
-    return Worded(f"{whose}{called}", tuple(values))
-
-
-def _step(node: Any, name: str) -> Any:
-    """What is found under a name such as terms[2]."""
-    field, _, index = name.removesuffix("]").partition("[")
-    found = getattr(node, field)
-    return found[int(index)] if index else found
-
-
-def _nodes(way: list[str], model: TableModel) -> list[Any]:
-    """All that is passed on the way to a parameter."""
-    return list(itertools.accumulate(way, _step, initial=model.fitted.gp))
-
-
 def part_names(model: TableModel) -> dict[int, str]:
     """What the terms of a kernel are called, by their place; of two alike the later is another."""
     names: dict[int, str] = {}
@@ -154,24 +80,6 @@ def part_names(model: TableModel) -> dict[int, str]:
 def round_number(value: float) -> str:
     """Four digits, and no powers of ten where there are a few more before the point."""
     return f"{value:.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"
-
-
-def about_sureness(model: TableModel) -> str:
-    """How parameters were averaged over, and what that did to intervals."""
-    if not isinstance(model.fitted, FittedMixture):
-        return ""
-    count, held = len(model.fitted.weights), model.evaluation.with_best.get("in 95 % interval")
-    said = (
-        f"{count} draws of the parameters that the rows leave possible are averaged over, each as likely as its weight says. "
-        "The table has the interval of each parameter."
-    )
-    if sum("lengthscale[" in row.name for row in model.fitted.parameters()) > MOST_LENGTHS:
-        said += f" Of the columns it has the {MOST_LENGTHS} over which the function changes most."
-    if held is None:
-        return said
-    part = lambda inside: shown(inside, "in 95 % interval")
-    now = part(model.evaluation.scores["this model"]["in 95 % interval"])
-    return f"{said} Of the rows held out the 95 % intervals held {now}; with the best parameters alone {part(held)}."
 
 
 def _idle(model: TableModel) -> list[Part]:
@@ -337,13 +245,14 @@ def _scale(model: TableModel) -> str:
     return {"regression": model.target, "counts": "in the logarithm of the mean"}.get(model.task, "in log odds")
 
 
-def _unit(model: TableModel) -> str:
+def unit_of(model: TableModel) -> str:
+    """The unit in which the first column counts time; empty where it is a number."""
     return model.layout.used[0].unit
 
 
 def _in_unit(length: float, model: TableModel) -> str:
     """A length of time; in days where it is a small part of a year, and so on."""
-    unit = _unit(model)
+    unit = unit_of(model)
     if not unit:
         return f"{length:.4g} ({model.layout.names[0]})"
     smaller = [name for name in SECONDS if SECONDS[name] <= SECONDS[unit]]
@@ -354,7 +263,7 @@ def _in_unit(length: float, model: TableModel) -> str:
 
 def period_in_words(length: float, model: TableModel) -> str:
     """How long a season is, to the digits that the data tell: a tenth of a cycle over the whole series; or by the calendar."""
-    error, unit = 0.1 * length**2 / _span(model), _unit(model)
+    error, unit = 0.1 * length**2 / _span(model), unit_of(model)
     for name, calendar in CALENDAR.items() if unit else ():
         if abs(length - calendar / SECONDS[unit]) <= error:
             return name

@@ -1,0 +1,161 @@
+"""The parameters of a model by names in words, in the units of the table, and how they were learned."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...kernels.nonstationary import Constant, Spline, Wiener
+from ...kernels.oscillating import Periodic
+from ...kernels.stationary import Radial
+from ...kernels.views import On
+from ...models.additive.model import FittedAdditive
+from ...models.one_against_rest import OneAgainstRest
+from ...parameters.tree import learned_leaves
+from ...process.fitted import Fitted
+from ...process.mixture import FittedMixture, ParameterBelief
+from ..model import TableModel, on_map
+from .effects import effects_of
+from .terms import found_terms
+from .words import part_names, round_number, shown, unit_of
+
+MOST_LENGTHS = 12  # of a function of many columns that are told
+
+
+def parameter_rows(model: TableModel) -> list[list[str]]:
+    """What was learned, number by number, its header first; of several classes each against the rest."""
+    if isinstance(model.fitted, OneAgainstRest):
+        parts = zip(model.classes, model.fitted.parts, strict=True)
+        rows = [[f"{label}: {name}", *values] for label, part in parts for name, *values in _numbers(model, part)]
+    else:
+        rows = _numbers(model, model.fitted)
+    return [["parameter", "value"], *rows] if rows else []
+
+
+def _numbers(model: TableModel, fitted: Any) -> list[list[str]]:
+    """The learned numbers of a process; none where they were averaged over, which has a table of its own."""
+    if not isinstance(fitted, Fitted):
+        return []
+    one = model if fitted is model.fitted else dataclasses.replace(model, fitted=fitted, classes=model.classes[:2])
+    plain = [leaf for leaf in learned_leaves(fitted.gp) if leaf.free_size == np.size(leaf.value)]  # no covariances, directions
+    index = lambda leaf, i: leaf.path if np.ndim(leaf.value) == 0 else f"{leaf.path}[{i}]"
+    found = [_sure(index(leaf, i), float(v)) for leaf in plain for i, v in enumerate(np.ravel(leaf.value))]
+    off = tuple(f"{effect.name}: " for effect in effects_of(one) if effect.off) if isinstance(fitted, FittedAdditive) else ()
+    rows = _foremost([named_belief(row, one) for row in found])
+    return [[row.name, round_number(row.values[1])] for row in rows if not row.name.startswith(off)]
+
+
+def _sure(name: str, value: float) -> ParameterBelief:
+    return ParameterBelief(name, value, 0.0, value, value, value)
+
+
+def _foremost(rows: list[Worded]) -> list[Worded]:
+    """All but the lengths of columns along which the function changes least, where these are many."""
+    lengths = sorted((row for row in rows if row.relative), key=lambda row: row.relative)[:MOST_LENGTHS]
+    return [row for row in rows if not row.relative or row in lengths]
+
+
+def how_learned(model: TableModel) -> str:
+    """How the parameters were found, in a few lines."""
+    if isinstance(model.fitted, OneAgainstRest):
+        parts = zip(model.classes, model.fitted.parts, strict=True)
+        return "\n".join(f"{label} against the rest: {_ended(model, part)}" for label, part in parts)
+    mode = model.fitted.mode if isinstance(model.fitted, FittedMixture) else model.fitted
+    if not isinstance(mode, Fitted):
+        return str(mode.summary())
+    lines = [f"log evidence   {model.fitted.log_evidence:.6g}", *mode.account()]
+    return "\n".join(line.replace(str(mode.learning), _ended(model, mode)) for line in lines)
+
+
+def _ended(model: TableModel, fitted: Any) -> str:
+    """How learning ended, with the parameters that ended at a bound in words."""
+    said, learning = str(fitted.learning), getattr(fitted, "learning", None)
+    for name in getattr(learning, "at_bound", ()):
+        one = model if fitted is model.fitted else dataclasses.replace(model, fitted=fitted, classes=model.classes[:2])
+        said = said.replace(name, named_belief(_sure(name, 1.0), one).name)
+    return said
+
+
+def sure_rows(model: TableModel) -> list[list[str]]:
+    """What is believed of each parameter, where parameters were averaged over."""
+    if not isinstance(model.fitted, FittedMixture):
+        return []
+    rows = _foremost([named_belief(row, model) for row in model.fitted.parameters()])
+    return [["parameter", "5 %", "50 %", "95 %"], *([row.name, *map(round_number, row.values)] for row in rows)]
+
+
+class Worded(NamedTuple):
+    """What is believed of a parameter in the units of the table; of a length along a column, how many spreads of it that is."""
+
+    name: str
+    values: tuple[float, float, float]
+    relative: float = 0.0
+
+
+def named_belief(row: Any, model: TableModel) -> Worded:
+    """A parameter by a name in words, spreads as standard deviations, lengths in the units of their column."""
+    values = np.array([row.low, row.median, row.high])
+    *way, field = row.name.split(".")
+    owner: Any = functools.reduce(_step, way, model.fitted.gp)
+    name, _, index = field.removesuffix("]").partition("[")
+    term = next((term for term in found_terms(model) if row.name.startswith(f"kernel.terms[{term.place}].")), None)
+    told = [other for other in found_terms(model) if not isinstance(other.kernel, Constant)]
+    dims = next((node.dims for node in _nodes(way, model) if isinstance(node, On)), tuple(range(len(model.scale))))
+    whose = f"{part_names(model)[term.place]}: " if term is not None and len(told) > 1 else ""
+    if isinstance(model.fitted, FittedAdditive) and way[:1] == ["kernel"] and len(dims) == 1:
+        whose = f"{model.layout.names[dims[0]]}: "
+    time = f" ({unit_of(model)})" if len(model.scale) == 1 and unit_of(model) else ""
+    if isinstance(owner, Constant):
+        return Worded("level (standard deviation before the data)", tuple(np.sqrt(values)))
+    if name == "noise" or (name == "variance" and not isinstance(owner, (Spline, Wiener))):
+        return Worded(f"{whose}{'noise' if name == 'noise' else 'size'} (standard deviation)", tuple(np.sqrt(values)))
+    if name == "value" and way == ["mean"]:
+        return Worded("mean", tuple(values))
+    if name == "lengthscale" and isinstance(owner, Radial):
+        if index:
+            d = dims[int(index)]
+            return Worded(f"length along {model.layout.names[d]}", tuple(values * model.scale[d]), float(row.median))
+        keeps = term is not None and term.period is not None
+        places = on_map(model.layout.names) if model.shape == "places" else None
+        unit = model.scale[dims[0]] if len(dims) == 1 else 1.0 if places is None else model.scale[places.north]
+        return Worded(
+            f"{whose}{'keeps its shape for' if keeps else 'length over which it changes'}{time}", tuple(values * unit)
+        )
+    if name == "lengthscale" and isinstance(owner, Periodic):
+        return Worded(f"{whose}smoothness of its shape", tuple(values))
+    called = {"lifetime": f"keeps its phase for{time}", "period": f"period{time}"}.get(name, field.replace("_", " "))
+    return Worded(f"{whose}{called}", tuple(values))
+
+
+def _step(node: Any, name: str) -> Any:
+    """What is found under a name such as terms[2]."""
+    field, _, index = name.removesuffix("]").partition("[")
+    found = getattr(node, field)
+    return found[int(index)] if index else found
+
+
+def _nodes(way: list[str], model: TableModel) -> list[Any]:
+    """All that is passed on the way to a parameter."""
+    return list(itertools.accumulate(way, _step, initial=model.fitted.gp))
+
+
+def about_sureness(model: TableModel) -> str:
+    """How parameters were averaged over, and what that did to intervals."""
+    if not isinstance(model.fitted, FittedMixture):
+        return ""
+    count, held = len(model.fitted.weights), model.evaluation.with_best.get("in 95 % interval")
+    said = (
+        f"{count} draws of the parameters that the rows leave possible are averaged over, each as likely as its weight says. "
+        "The table has the interval of each parameter."
+    )
+    if sum("lengthscale[" in row.name for row in model.fitted.parameters()) > MOST_LENGTHS:
+        said += f" Of the columns it has the {MOST_LENGTHS} over which the function changes most."
+    if held is None:
+        return said
+    part = lambda inside: shown(inside, "in 95 % interval")
+    now = part(model.evaluation.scores["this model"]["in 95 % interval"])
+    return f"{said} Of the rows held out the 95 % intervals held {now}; with the best parameters alone {part(held)}."
