@@ -241,7 +241,18 @@ CASES = [
         {"t": (MOMENT, [M(2020, 1, 13, 0, 30), M(2020, 1, 13, 15, 30)])},
         ("month first",),
     ),
-    Case("times of day", "t\n10:00\n22:30\n", {"t": (MOMENT, [M(1970, 1, 1, 10), M(1970, 1, 1, 22, 30)])}),
+    Case(
+        "times of day",
+        "t\n10:00\n22:30\n",
+        {"t": (MOMENT, [M(1970, 1, 1, 10), M(1970, 1, 1, 22, 30)])},
+        ("times of day without a date are taken as those of one day",),
+    ),
+    Case(
+        "times of day of several days",
+        "t\n22:30\n23:30\n0:30\n1:30\n",
+        {"t": (MOMENT, [M(1970, 1, 1, h, 30) for h in (22, 23, 0, 1)])},
+        ("though the rows go back once: add the date if they are of several days",),
+    ),
     Case(
         "a date and a time of day",
         "Date;Time;y\n16/12/2006;17:24:00;2.5\n16/12/2006;17:25:00;4.5\n",

@@ -98,10 +98,13 @@ def layout_of(table: Table, target: str, time_column: str | None) -> Layout:
 def shape_of(X: np.ndarray, layout: Layout, timed: bool = False) -> str:
     """Whether rows are a series in time, places along a curve or on a map, cells of a grid, or a table without a layout.
 
-    One column is time when the user says so, when it holds dates, or when the rows stand in its order at even steps. Places on
-    a map have a longitude and a latitude, or an x and a y as far across, by their names and by what they hold.
+    One column is time when the user says so, when it holds dates, or when the rows stand in its order at even steps; times of
+    day that come again are not. Places on a map have a longitude and a latitude, or an x and a y as far across, by their names
+    and by what they hold.
     """
     if X.shape[1] == 1:
+        if layout.used[0].is_clock and not timed and len(np.unique(X)) < len(X):
+            return "curve"
         return "series" if timed or layout.used[0].kind == "date" or _steady(np.diff(X[:, 0])) else "curve"
     if _is_grid(X, layout):
         return "grid"

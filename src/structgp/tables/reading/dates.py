@@ -17,6 +17,7 @@ ORDERS = ("auto", "day-first", "month-first")
 MOSTLY = 0.8  # part of the cells that must have one form; the others are then missing
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 GERMAN = {"mär": "mar", "mrz": "mar", "mai": "may", "okt": "oct", "dez": "dec"}
+ONE_DAY = "times of day without a date are taken as those of one day"
 NAMED_DATE = re.compile("date|day|datum|tag|time|zeit", re.IGNORECASE)
 
 # A weekday, what names the day, and the time of day with its zone; each may be missing.
@@ -64,7 +65,7 @@ def read_dates(text: pl.Series, order: str = "auto", zone: str = "", style: str 
     filled = int(text.is_not_null().sum())
     clock = parts["hour"].is_not_null()
     if filled and int((clock & (parts["day"].fill_null("") == "")).sum()) >= MOSTLY * filled:
-        form, notes = "", list[str]()
+        form, notes = "", [_about_one_day(_seconds_of_day(parts).filter(clock).to_numpy())]
         day = pl.repeat("1970-01-01", len(text), eager=True).str.to_date()
         day = pl.select(pl.when(clock).then(day)).to_series()
     else:
@@ -84,6 +85,13 @@ def read_dates(text: pl.Series, order: str = "auto", zone: str = "", style: str 
         return None
     moments, zone = found_zone
     return Moments(moments.alias(text.name), form + _clock_style(parts, form, zone), zone, tuple(notes))
+
+
+def _about_one_day(seconds: np.ndarray) -> str:
+    """What is assumed of times that name no day."""
+    back = int(np.sum(np.diff(seconds) < 0))
+    many = "once" if back == 1 else f"{back} times"
+    return f"{ONE_DAY}, though the rows go back {many}: add the date if they are of several days" if back else ONE_DAY
 
 
 def _days(text: pl.Series, day: pl.Series, order: str, style: str, filled: int) -> tuple[pl.Series, str, list[str]] | None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...inputs.reading import few
 from .cells import GAPS, WORDS, Cells, How, clear_mark, read_cells, without_codes
-from .dates import ORDERS
+from .dates import ONE_DAY, ORDERS
 from .layout import CELLS
 from .moments import about_clocks, in_zone, zone_of
 from .text import decoded, first_line, grid_of
@@ -193,7 +193,8 @@ def _join_clock(read: dict[str, Cells], notes: list[str]) -> None:
     time, date = read.pop(clock), read[day]
     moments = date.series.cast(pl.Datetime("us")) + time.series.cast(pl.Int64).cast(pl.Duration("us"))
     style = f"{date.how.style} {time.how.style}"
-    read[day] = Cells(moments.alias(day), date.how._replace(style=style), date.notes + time.notes)
+    notes_of_time = tuple(note for note in time.notes if not note.startswith(ONE_DAY))
+    read[day] = Cells(moments.alias(day), date.how._replace(style=style), date.notes + notes_of_time)
     notes.append(f"columns {day!r} and {clock!r} are read as one, {day!r}")
 
 

@@ -42,6 +42,7 @@ class Figure:
     traces: tuple[Trace, ...]
     written: Callable[[float], str] | None = None  # how a place is written, where it is not a number
     downwards: bool = False  # whether the vertical axis begins at the top, as the rows of a picture do
+    clock: bool = False  # whether places are times of day, whose date means nothing
     stretch: float = 0.0  # of a map: how much longer one on the vertical axis is than on the horizontal one
 
     def plotly(self) -> dict[str, Any]:
@@ -50,6 +51,7 @@ class Figure:
         data = [entry for trace in self.traces for entry in _plotly(_thinned(trace), places)]
         axis: Callable[[str], dict[str, Any]] = lambda title: {"title": {"text": title}, "zeroline": False}
         across = axis(self.x_title) | ({"type": "category"} if any(trace.labels for trace in self.traces) else {})
+        across |= {"tickformat": "%H:%M", "hoverformat": "%H:%M"} if self.clock else {}
         upwards = axis(self.y_title) | ({"autorange": "reversed"} if self.downwards else {})
         upwards |= {"scaleanchor": "x", "scaleratio": self.stretch} if self.stretch else {}
         named = any(entry.get("showlegend") for entry in data)
@@ -91,7 +93,8 @@ class Figure:
             return [(float(x), html.escape(label[:10])) for x, label in zip(named.x, named.labels, strict=True)]
         if self.written is None:
             return [(x, f"{x:.6g}") for x in round_places(x0, x1)]
-        return [(float(x), html.escape(self.written(float(x)))) for x in np.linspace(x0, x1, 6)[1:-1]]
+        text = lambda x: self.written(x)[11:16] if self.clock else self.written(x)
+        return [(float(x), html.escape(text(float(x)))) for x in np.linspace(x0, x1, 6)[1:-1]]
 
     def _frame(self, x0: float, x1: float, y0: float, y1: float, to_x: Any, to_y: Any) -> list[str]:
         floor = HEIGHT - BOTTOM

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -71,13 +72,14 @@ def _curve(model: TableModel, title: str, begin: float = 0.0) -> Figure:
         Trace("points", t, y, "data"),
         Trace("line", places, prediction.observed.mean, "mean"),
     )
-    return Figure(title, _axis_name(model), model.target, traces, _written(model))
+    return Figure(title, _axis_name(model), model.target, traces, _written(model), clock=model.layout.used[0].is_clock)
 
 
 def _probability(model: TableModel) -> Figure:
     t, y, places = _places(model)
     traces = (Trace("points", t, y, "labels"), Trace("line", places, model.fitted.predict(places).probability, "probability"))
-    return Figure("Labels and probability", _axis_name(model), f"probability of {model.classes[1]}", traces, _written(model))
+    what, clock = f"probability of {model.classes[1]}", model.layout.used[0].is_clock
+    return Figure("Labels and probability", _axis_name(model), what, traces, _written(model), clock=clock)
 
 
 def _pictures(model: TableModel) -> list[Figure]:
@@ -170,7 +172,8 @@ def _term(model: TableModel, term: Found) -> Figure:
     else:
         part = model.fitted.predict(places, part=term.place)
         mean, sd = part.mean, part.sd
-    return _band(title, places, mean, sd, _axis_name(model), _written(model))
+    band = _band(title, places, mean, sd, _axis_name(model), _written(model))
+    return dataclasses.replace(band, clock=model.layout.used[0].is_clock)
 
 
 def _projections(model: TableModel) -> list[Figure]:
