@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import integrate, stats
 
 import structgp as sg
 from structgp.posterior import Prediction
@@ -169,3 +170,20 @@ def test_which_latent_is_what():
     assert float(softer.real.noise) == pytest.approx(0.1)
     assert float(softer.other.noise) == 1.0
     assert jax.tree.structure(softer) == jax.tree.structure(sg.Twinned())
+
+
+def test_an_outlier_of_student_t_noise_had_noise_three_times_as_wide():
+    likelihood, variance = sg.StudentT(3.0, 0.5), 0.2
+    residual = np.array([0.0, 0.5, 2.0, 10.0, 1e4])
+
+    def mass(low, high, r):
+        """Of precisions between two, whose gamma density has shape and rate ν/2."""
+        density = lambda u: stats.gamma.pdf(u, 1.5, scale=1 / 1.5) * stats.norm.pdf(r, 0.0, np.sqrt(variance + 0.25 / u))
+        return integrate.quad(density, low, high, epsabs=0.0, epsrel=1e-11, limit=500)[0]
+
+    expected = [mass(0, 1 / 9, r) / (mass(0, 1 / 9, r) + mass(1 / 9, np.inf, r)) for r in residual[:4]]
+    p = Prediction(np.zeros(5), np.full(5, variance), likelihood)
+    found = p.outlier_probability_of(residual)
+    np.testing.assert_allclose(found[:4], expected, rtol=1e-4)
+    assert 1 - 1e-6 < found[4] <= 1
+    np.testing.assert_allclose(p.outlier_probability, stats.gamma.cdf(1 / 9, 1.5, scale=1 / 1.5))

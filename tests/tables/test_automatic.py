@@ -12,7 +12,7 @@ from structgp.learn.clock import NEVER, Deadline
 from structgp.models import choose
 from structgp.models.choose import Candidate, Tried, affordable_rows, best
 from structgp.posterior import Prediction
-from structgp.tables.automatic import candidates, fit_table, prepare
+from structgp.tables.automatic import candidates, fit_table, noise, prepare
 from structgp.tables.automatic.candidates import candidates_for
 from structgp.tables.automatic.compare import Attempt, _best, compare, hold_out
 from structgp.tables.automatic.problem import Problem, naive_forecast, seasons_of, task_of
@@ -219,31 +219,53 @@ TIME = np.arange(float(ROWS))
 
 
 def courses(kind):
-    """A smooth course with noise of 0.1, the same with a twentieth of the rows 2 off, and a random walk."""
+    """A smooth course with noise of 0.1, the same with a twentieth of the rows 2 off, with eight rows in a group off, with noise
+    that grows, and a random walk."""
     rng = np.random.default_rng(3)
     smooth = np.sin(TIME / 8) + 0.1 * rng.standard_normal(ROWS)
     if kind == "walk":
         return np.cumsum(rng.standard_normal(ROWS))
+    if kind == "groups":
+        return smooth + np.where((TIME >= 50) & (TIME < 58), 2.0, 0.0)
+    if kind == "changes":
+        return np.sin(TIME / 8) + 0.02 * np.exp(TIME / 35) * rng.standard_normal(ROWS)
     return smooth if kind == "smooth" else smooth + np.where(np.arange(ROWS) % 20 == 9, 2.0, 0.0) * rng.choice([-1, 1], ROWS)
 
 
 CHOSEN = {
     "smooth": "smooth (Matern52)",
     "outliers": "smooth (Matern52), noise with outliers",
+    "groups": "smooth (Matern52), noise with groups of outliers",
+    "changes": "smooth (Matern52), noise that changes",
     "walk": "random walk",
 }
 
 
+@pytest.mark.filterwarnings("ignore:variational, not converged")  # of Student-t noise where outliers come in groups
 @pytest.mark.parametrize("kind", zoo.mostly_full(CHOSEN, "outliers"))
 def test_walks_and_outliers_are_seen_where_they_are_and_nowhere_else(kind):
     ready = prepare(pl.DataFrame({"t": TIME, "v": courses(kind)}), "v")
     choices = [one for one in ready.candidates if one.name in ("smooth (Matern52)", "random walk")]
     fitted, trials, evaluation, *_ = compare(ready.problem, choices, NEVER)
     assert [trial.name for trial in trials if trial.chosen] == [CHOSEN[kind]]
-    assert any("outliers" in trial.name for trial in trials) == (kind == "outliers")
+    assert any("noise" in trial.name for trial in trials) == (kind in ("outliers", "groups", "changes"))
     assert evaluation.scores["this model"]["in 95 % interval"] >= 0.8
     if kind == "outliers":
         assert float(fitted.likelihood.scale) < 0.2  # a Gaussian's standard deviation would be 0.45
+        assert set(np.flatnonzero(fitted.outlier_probability > 0.5)) == set(range(9, ROWS, 20))
+    if kind == "groups":
+        assert set(np.flatnonzero(fitted.outlier_probability > 0.5)) == set(range(50, 58))
+
+
+def test_what_is_left_speaks_for_other_noise():
+    rng = np.random.default_rng(0)
+    line, rest = TIME[:, None], np.abs(rng.standard_normal(ROWS))
+    assert not noise._changes(line, rest)
+    assert noise._changes(line, np.exp(TIME / 40) * rest)
+    assert noise._in_groups(line, (TIME >= 50) & (TIME < 58))
+    assert not noise._in_groups(line, TIME % 20 == 9)
+    bound = noise._bound(sg.Spline(2.0, start=0.0) + sg.Matern52(3.0), line)
+    assert bound.terms == (sg.IntegratedWiener(2.0, start=-119.0), sg.Matern52(3.0))
 
 
 @pytest.mark.full

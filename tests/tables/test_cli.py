@@ -374,3 +374,20 @@ def test_identify_from_the_command_line(tmp_path):
     assert "Step response" in out.read_text()
     with pytest.raises(ValueError, match="--input and --output are both 'u': name the column that drives"):
         identify_columns(read_table(path), "u", "u", None)
+
+
+@pytest.mark.full
+def test_groups_of_outliers_are_named_in_the_table_and_in_the_report(tmp_path):
+    rng = np.random.default_rng(3)
+    t = np.sort(rng.uniform(0.0, 12.0, 120))
+    v = 5 + np.sin(t) + 0.1 * rng.standard_normal(120)
+    v[50:58] += 3.0
+    pl.DataFrame({"t": t, "v": v}).write_csv(tmp_path / "table.csv")
+    said = as_json("fit", tmp_path / "table.csv", "--target", "v", "--out", tmp_path / "out", "--budget", "600")
+    assert said["suspected_rows"] == list(range(51, 59))
+    assert next(one["name"] for one in said["candidates"] if one["chosen"]).endswith("noise with groups of outliers")
+    column = pl.read_csv(tmp_path / "out" / "predictions.csv")["v_outlier_probability"].to_numpy()
+    assert set(np.flatnonzero(column > 0.5)) == set(range(50, 58))
+    assert "8 of 120 rows are probably outliers" in (tmp_path / "out" / "report.html").read_text()
+    said = run("info", tmp_path / "out" / "model.structgp").output
+    assert "come in groups of outliers" in said

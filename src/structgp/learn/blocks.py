@@ -36,6 +36,7 @@ from .objective import LOWEST, Objective
 from .sites import SiteEvidence
 
 SIZES = (1, 3, 5, 8)  # rows of a block
+LARGER = (*SIZES, 16)  # where a process that saw all rows, and may have bent to them, is asked once
 UNLIKELY = 4.0  # z beyond which a block goes
 ROUNDS = 4
 LEAST = 8  # rows that must be left
@@ -99,6 +100,16 @@ def without_blocks(plain: Any, inputs: Inputs, data: Data, deadline: Deadline = 
     return Clean(plain, kept, max(float(np.mean(missed**2)), float(np.var(y[seen]))))
 
 
+def least_expected(model: Any, inputs: Inputs, data: Data) -> tuple[int, float]:
+    """How many rows the block has that a process with Gaussian noise expects least, given the others, and its z; of many rows
+    some are looked at."""
+    if len(inputs) > GLIMPSE:
+        inputs, data = glimpse(inputs, data)
+    X, y, seen = np.asarray(inputs.points), np.asarray(data.y)[:, 0], np.asarray(data.seen)
+    worst, z = _worst_block(model, X, y, seen, _neighbours(X / scales_of(X), max(LARGER)), LARGER)
+    return len(worst), z
+
+
 def _plain(model: Any) -> Any:
     """The signal of a model with Gaussian noise, if there is such a thing to begin at."""
     latent, _ = model.likelihood.signal
@@ -151,12 +162,14 @@ def _neighbours(X: Float[np.ndarray, "N D"], count: int) -> np.ndarray:
     return cKDTree(X).query(X, min(count, len(X)))[1].reshape(len(X), -1)
 
 
-def _worst_block(plain: Any, X: np.ndarray, y: np.ndarray, kept: np.ndarray, near: np.ndarray) -> tuple[np.ndarray, float]:
+def _worst_block(
+    plain: Any, X: np.ndarray, y: np.ndarray, kept: np.ndarray, near: np.ndarray, sizes: tuple[int, ...] = SIZES
+) -> tuple[np.ndarray, float]:
     """The block that is least expected given all other rows that are kept, and its z."""
     place = np.cumsum(kept) - 1
     A, a = _precision(plain, X, y, kept)
     worst, largest = np.zeros(0, int), -np.inf
-    for size in SIZES:
+    for size in sizes:
         for block in near[kept][:, :size]:
             rows = block[kept[block]]
             if len(rows) < size:

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
+from jax.scipy.special import gammainc, gammaln
 from scipy import special
 
 from .._types import Numbers
@@ -26,12 +26,14 @@ from .gaussian import log_normal
 
 NODES = 128  # of the integral over log u
 POSITIONS = np.linspace(0.0, 1.0, NODES)
+OUTSIDE = 3.0  # times as wide as its scale Student-t noise is at outliers
 
 
 class StudentT(Likelihood):
     """y = f + scale · t, where t has Student's distribution with `df` degrees of freedom.
 
-    `df` stays above 2.05, where the variance is finite: left free, a few outliers drive it to ever heavier tails.
+    `df` stays above 2.05, where the variance is finite: left free, a few outliers drive it to ever heavier tails. An outlier,
+    where one is asked for, is an observation whose noise, Gaussian of random width, was at least 3 times as wide as `scale`.
     """
 
     df: Numbers = parameter(4.0, interval(2.05, 200.0))
@@ -87,6 +89,28 @@ class StudentT(Likelihood):
 
         loss = quadrature.node_sums(lost, (POSITIONS,), average)[0] * (high - low) / (NODES - 1)
         return self._constant() - 0.5 * (self.df + 1) * (jnp.log1p(average) - loss)
+
+    def outlier_probability(self, y: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
+        # given u the noise has variance c/2u, and u has a gamma density of shape a
+        a, c, square = 0.5 * self.df, self._width(), (y - mean) ** 2
+        cut, top = jnp.log(a / OUTSIDE**2), jnp.log(36 + a + 9 * jnp.sqrt(a))
+        bottom = jnp.minimum(cut - 1, -jnp.log1p(square / c) - 36 / a)
+
+        def log(t: Any) -> Any:
+            spread = variance + 0.5 * c * jnp.exp(-t)
+            return a * t - jnp.exp(t) - 0.5 * (square / spread + jnp.log(spread))
+
+        height = jnp.maximum(log(jnp.log(a + 0.5) - jnp.log1p(square / c)), log(jnp.log(a)))
+        part = lambda low, high, position: (high - low) * jnp.exp(log(low + (high - low) * position) - height)
+
+        def sums(position: Any, weight: Any) -> tuple[Any, Any]:
+            return weight * part(bottom, cut, position), weight * part(cut, top, position)
+
+        wide, narrow = quadrature.node_sums(sums, quadrature.gauss_legendre(NODES), height)
+        return wide / (wide + narrow)
+
+    def new_outlier_probability(self, mean: Numbers, variance: Numbers) -> Numbers:
+        return gammainc(0.5 * self.df, 0.5 * self.df / OUTSIDE**2) + 0.0 * mean
 
     def suggested(self, y: np.ndarray, extra: np.ndarray | None, noisy: float) -> tuple[Likelihood, float, float]:
         scale, level, spread = _robust_start(y, noisy)

@@ -10,34 +10,17 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ..inputs.reading import read_numbers
-from ..kernels.algebra import Kernel
 from ..kernels.independent import Independent
-from ..kernels.stationary import Matern32, Matern52, Matern72, SquaredExponential
-from ..likelihoods.base import Likelihood
-from ..likelihoods.gaussian import Gaussian
-from ..likelihoods.heteroscedastic import HeteroscedasticGaussian
-from ..likelihoods.switch import Switch, TwinnedLabels
+from ..kernels.stationary import Matern52, Matern72
+from ..likelihoods.switch import TwinnedLabels
 from ..means import ConstantMean
 from ..models.choose import SECONDS
-from ..parameters.priors import LogNormal, Normal
+from ..models.robust import EITHER, Units, heteroscedastic, latent_kernel, twinned
 from ..parameters.tree import fixed, learned
 from ..process.gp import GP
 from .estimators import _GPEstimator, _units_of_columns
 
 FLAT = 0.1  # slope of labels that are little more than coins, beside 3 of the others; learned, the two might change places
-EITHER = Normal(0.75, 1.0)  # of the level of a gate, about 1.5, and of a signal in standard units
-
-
-def _kernel(D: int, log_lengthscale: tuple[float, float], log_variance: tuple[float, float], along: Any = Matern32) -> Kernel:
-    """One lengthscale for all columns, with normal priors of the logarithms; along a line a process whose cost is linear."""
-    lengthscale = learned(math.exp(log_lengthscale[0]), prior=LogNormal(*log_lengthscale))
-    variance = learned(math.exp(log_variance[0]), prior=LogNormal(*log_variance))
-    return along(lengthscale, variance) if D == 1 else SquaredExponential(lengthscale, variance)
-
-
-def _independent(gate: Any, signal: Any) -> Any:
-    """A kernel for each latent, which `GP` takes in place of one."""
-    return Independent(gate, signal)
 
 
 class _Standardised(_GPEstimator):
@@ -173,10 +156,7 @@ class TwinnedGPRegressor(_SeveralLatents):
         self.outlier_probability_ = self.fitted_.outlier_probability
 
     def _model(self) -> GP:
-        gate = self.gate or _kernel(self.n_features_in_, (0.3, 0.7), (0.7, 0.7))
-        wide = learned(2.0, prior=LogNormal(0.7, 1.0))
-        likelihood = Switch(Gaussian(learned(0.05, prior=LogNormal(-3.0, 1.5))), Gaussian(wide))
-        return GP(_independent(gate, self._signal_kernel()), likelihood, ConstantMean(learned([1.5, 0.0], prior=EITHER)))
+        return twinned(self._signal_kernel(), Units(self.n_features_in_), self.gate)
 
 
 class HeteroscedasticGPRegressor(_SeveralLatents):
@@ -211,9 +191,7 @@ class HeteroscedasticGPRegressor(_SeveralLatents):
         pass
 
     def _model(self) -> GP:
-        gate = self.gate or _kernel(self.n_features_in_, (0.5 + 0.5 * math.log(self.n_features_in_), 0.7), (0.0, 1.0))
-        likelihood: Likelihood = HeteroscedasticGaussian()
-        return GP(_independent(gate, self._signal_kernel()), likelihood, ConstantMean([-2.0, 0.0]))
+        return heteroscedastic(self._signal_kernel(), Units(self.n_features_in_), self.gate)
 
 
 class RobustGPClassifier(ClassifierMixin, _Standardised):
@@ -249,13 +227,12 @@ class RobustGPClassifier(ClassifierMixin, _Standardised):
                 "use GPClassifier, or one RobustGPClassifier for each class against the rest"
             )
         self.classes_, self._columns = classes, _units_of_columns(X)
-        D = self.n_features_in_
-        kernel = self.kernel or _kernel(D, (-0.3 + 0.5 * math.log(D), 0.3), (0.0, 1.0), Matern72)
-        gate = self.gate or _kernel(D, (-1.5, 0.7), (0.7, 0.7))
-        mean = ConstantMean(learned([1.5, 0.0], prior=EITHER))
-        self._learn(
-            GP(_independent(gate, kernel), TwinnedLabels(flat=fixed(FLAT)), mean), self._in_units(X), codes.astype(float)
-        )
+        units = Units(self.n_features_in_)
+        rigid = -0.3 + 0.5 * math.log(units.columns), 0.3
+        kernel = self.kernel or latent_kernel(units, rigid, (0.0, 1.0), Matern72)
+        kernels: Any = Independent(self.gate or latent_kernel(units, (-1.5, 0.7), (0.7, 0.7)), kernel)
+        gp = GP(kernels, TwinnedLabels(flat=fixed(FLAT)), ConstantMean(learned([1.5, 0.0], prior=EITHER)))
+        self._learn(gp, self._in_units(X), codes.astype(float))
         self.outlier_probability_ = self.fitted_.outlier_probability
         return self
 

@@ -550,6 +550,7 @@ def _finish(model: TableModel, data: Table, out: Path, deadline: Deadline) -> di
     import polars as pl
 
     from .report import write_report
+    from .suspects import suspicion
 
     begun = deadline.left()
     table = _with_predictions(model, data, 0.95)
@@ -558,6 +559,12 @@ def _finish(model: TableModel, data: Table, out: Path, deadline: Deadline) -> di
     if model.learned is not None:
         mark = pl.Series(_free_name(LEARNED, data.written.columns), np.isin(np.arange(table.height), model.learned))
         table = table.with_columns(mark)
+        suspected = suspicion(model)
+        if suspected is not None:
+            whole = np.full(table.height, np.nan)
+            whole[model.learned] = suspected
+            name = _free_name(f"{model.target}_outlier_probability", data.written.columns)
+            table = table.with_columns(pl.Series(name, whole).fill_nan(None))
     out.mkdir(parents=True, exist_ok=True)
     names = {"model": "model.structgp", "predictions": "predictions.csv", "report": "report.html"}
     files = {name: out / file for name, file in names.items()}
@@ -617,6 +624,7 @@ def _write_csv(table: pl.DataFrame, path: Path) -> None:
 def _facts(model: TableModel) -> dict[str, Any]:
     """What is known of a model, for scripts."""
     from .report.words import alarms
+    from .suspects import suspected_rows
 
     parameters: dict[str, Any] = model.fitted.gp.parameters() if hasattr(model.fitted, "gp") else {}
     return {
@@ -633,6 +641,7 @@ def _facts(model: TableModel) -> dict[str, Any]:
         "scores": model.evaluation.scores,
         "score_intervals": model.evaluation.intervals,
         "attention": alarms(model),
+        "suspected_rows": suspected_rows(model),
         "notes": list(model.notes),
     }
 
@@ -641,6 +650,7 @@ def _in_words(model: TableModel, late: bool = False) -> str:
     """What is known of a model, for people; when it is late, without its parts."""
     from .report.sections import score_rows
     from .report.words import Part, alarms, forecast_rows, headline, parts_of
+    from .suspects import in_words
 
     of_inputs = _inputs_in_words(model.layout.names, model.shape)
     lines = [f"{model.task} of {model.target!r} from {model.rows} rows, {of_inputs}"]
@@ -662,7 +672,8 @@ def _in_words(model: TableModel, late: bool = False) -> str:
     lines += ["", "learned", *learned] if learned else []
     lines += _aligned(f"scores on {model.evaluation.kind} (with 90 % intervals)", score_rows(model))
     lines += _aligned("forecast", forecast_rows(model))
-    return "\n".join([*lines, "", *(f"attention: {alarm}" for alarm in alarms(model)), headline(model).strip()])
+    last = [*(f"attention: {alarm}" for alarm in alarms(model)), *in_words(model), headline(model).strip()]
+    return "\n".join([*lines, "", *last])
 
 
 def _aligned(title: str, rows: list[list[str]]) -> list[str]:

@@ -22,7 +22,6 @@ from ...likelihoods.counts import NegativeBinomial, Poisson
 from ...likelihoods.gaussian import Gaussian
 from ...likelihoods.labels import Bernoulli
 from ...likelihoods.positive import LogGaussian
-from ...likelihoods.robust import StudentT
 from ...means import ConstantMean, ZeroMean
 from ...models.choose import (
     COMPILING,
@@ -40,6 +39,7 @@ from ...parameters.priors import Alike, LogNormal
 from ...parameters.tree import free_vector, learned, learned_leaves
 from ...process.gp import GP
 from ..model import TABLES
+from .noise import NAMES, with_noise
 from .problem import Problem, seasons_of
 
 LEARNING_ROWS = 2000  # enough to learn how smooth the functions behind labels and counts are; they then see all rows
@@ -202,27 +202,34 @@ def _gps(problem: Problem, structure: str, affordable: float, own: bool) -> Call
         return given(name, GP(kernel, likelihoods[kind](), mean), kind)
 
     def given(name: str, gp: GP, kind: str) -> Candidate:
-        limit = affordable_rows(problem.X.shape[1], kind, classes, affordable)
+        latents = gp.likelihood.latents
+        times = latents**2  # a second latent has searches of its own, is searched for from two starts, or coupled to the first
+        limit = affordable_rows(problem.X.shape[1], "outliers" if latents > 1 else kind, classes, affordable / times)
         inputs = as_shape(problem.X, problem.shape)
         plan, rows = gp.plan(inputs, **how), None
         if plan.engine.structure == "dense" and len(inputs) > limit:
             plan, rows = gp.plan(problem.X[:limit], **how), limit
-        restarts = None if len(inputs) <= 200 else 0
+        restarts = None if len(inputs) <= 200 and latents == 1 else 0
         options: dict[str, Any] = {**how, "seed": problem.seed, "restarts": restarts, "parameters": "best"}
         fit = lambda X, y, tell, seconds: gp.fit(X, y, progress=tell, seconds=seconds, **options)
         refit = lambda fitted, X, y: fitted.given(X, y, missing="infer", **how)
-        compiling = COMPILING if kind == "regression" else COMPILING_SITES
+        compiling = COMPILING if kind == "regression" else latents * COMPILING_SITES
         if plan.engine.structure == "dense" and kind != "regression":
-            seconds = compiling + sites_seconds(rows or len(inputs), problem.X.shape[1], kind, classes)
+            seconds = compiling + times * sites_seconds(rows or len(inputs), problem.X.shape[1], kind, classes)
         else:
-            seconds = compiling + learning_seconds(plan.offers[0].cost, problem.X.shape[1], classes)
-        robust = lambda gp, scale: given(
-            f"{name}, noise with outliers", GP(gp.kernel, StudentT(scale=scale), gp.mean), "outliers"
-        )
+            seconds = compiling + times * learning_seconds(plan.offers[0].cost, problem.X.shape[1], classes)
+
+        def robust(gp: GP, noise: str, scale: float) -> Candidate | None:
+            if approximate is not None and noise != "outliers":
+                return None
+            return given(f"{name}, {NAMES[noise]}", with_noise(gp, noise, scale, problem.X, problem.y), noise)
+
         cheap = kind == "regression" and problem.shape != "grid"
         price = _price_of_a_line(problem.X[:, 0], problem.y) if _is_free(gp.kernel) else 0.0
         one = Candidate(name, fit, refit, seconds, rows, plan, robust if cheap else None, price, compiling=compiling)
         believed = _around_its_start(gp) if own and problem.shape in ("series", "curve") else gp
+        if latents > 1:
+            return one
         return by_class(one._replace(average=functools.partial(_averaged, how, believed)), classes)
 
     return make

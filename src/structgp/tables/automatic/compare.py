@@ -6,7 +6,8 @@ disagree the evidence decides, as it does for curves and grids: at its peak, les
 (Schwarz 1978), so that a random walk is not outdone by whatever has more to adjust. Neighbours are alike, and n, the number of
 things seen that tell of a parameter, is taken as √N. Tables are compared as `models.choose` says, row by row; where rows are
 places on a map, a function of the place is taken unless a sum of functions is clearly better. Along a line the best is tried
-again for the logarithm of a positive level, and with Student-t noise where it leaves outliers.
+again for the logarithm of a positive level; where it leaves outliers, groups of them, or residuals that are larger in some
+places, the same with Student-t, twinned or heteroscedastic noise is tried last.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ...models.choose import Candidate, log_probabilities
 from ...parameters.tree import free_vector
 from ..model import TABLES, Evaluation, Trial
 from .candidates import as_shape
+from .noise import left_by
 from .problem import Problem
 from .scores import evaluate, left_out
 from .timing import Timing
@@ -33,8 +35,6 @@ ALIKE = 1e-3  # of two candidates that differ by less, the first is taken
 ORIGINS = 5  # places from which a candidate forecasts, at most
 CLEARLY = 4.0  # standard errors by which forecasts must be worse to count: of five, by chance 1 in 100
 FEW_PIECES = 3  # forecasts from fewer places have no standard error to speak of
-FAR = 5.0  # standard deviations of the bulk, beyond which a row is an outlier
-OUTLIERS, FEW_OUTLIERS = 0.005, 3  # part of the rows, and rows, from which on there is noise with outliers to be tried
 
 Say = Callable[[str, int, float | None], None]  # what is done, the number of the evaluation, the best log evidence so far
 
@@ -143,8 +143,8 @@ def _out_of_time(fitted: Any) -> bool:
 
 
 def _then_other_noise(candidates: list[Candidate], tried: list[Attempt], problem: Problem) -> Iterator[Candidate]:
-    """The candidates; after them the best so far for noise in proportion to the level, where values are positive, and for noise
-    with outliers, where it left outliers."""
+    """The candidates; after them the best so far for noise in proportion to the level, where values are positive, and with
+    other noise, where what it left speaks for it."""
     yield from candidates
     ran = [attempt for attempt in tried if attempt.fitted is not None]
     if ran and (proportional := _best(ran, problem).candidate.proportional) is not None:
@@ -152,11 +152,9 @@ def _then_other_noise(candidates: list[Candidate], tried: list[Attempt], problem
     ran = [attempt for attempt in tried if attempt.fitted is not None and attempt.candidate.robust is not None]
     if ran:
         best = _best(ran, problem)
-        rest = np.asarray(best.fitted.data.y)[:, 0] - best.fitted.predict(best.fitted.inputs).mean
-        distance = np.abs(rest - np.median(rest))
-        scale = float(np.median(distance)) / 0.6745  # a standard deviation that outliers hardly move
-        if scale > 0 and np.sum(distance > FAR * scale) >= max(FEW_OUTLIERS, OUTLIERS * len(rest)):
-            yield best.candidate.robust(best.fitted.gp, scale)  # type: ignore[misc]
+        left = left_by(best.fitted)
+        others = (best.candidate.robust(best.fitted.gp, kind, left.scale) for kind in left.kinds)  # type: ignore[misc]
+        yield from (one for one in others if one is not None)
 
 
 def _best(ran: list[Attempt], problem: Problem) -> Attempt:

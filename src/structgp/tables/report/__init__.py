@@ -13,6 +13,7 @@ from ...decide.optimise import Optimiser, Suggestion
 from ...learn.clock import NEVER, Deadline
 from ..model import TableModel, of_shape, replacing
 from ..several import Filled, Record
+from ..suspects import about_suspects, suspect_rows
 from .changes import ChangingSeries, change_figures, change_headline, segment_rows
 from .choices import headline as choice_headline
 from .choices import run_rows, slice_figures, suggestion_rows, trace_figure
@@ -93,6 +94,7 @@ def render(model: TableModel, deadline: Deadline = NEVER) -> str:
     sheet.table(f"Scores {held}", score_rows(model), "In brackets: the interval that holds the score with 90 % probability.")
     sheet.table("Which class was taken for which", confusion_rows(model))
     sheet.figures("Residuals and calibration", error_figures(model))
+    sheet.table("Suspected rows", suspect_rows(model), about_suspects(model))
     late = deadline.passed()
     sheet.figures("Components", [] if late else component_figures(model), LATE if late else about_components(model))
     if not late:

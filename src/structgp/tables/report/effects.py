@@ -114,6 +114,9 @@ def centred(fitted: Any, places: np.ndarray, weight: np.ndarray, part: int | Non
     if not isinstance(fitted, (Fitted, FittedMixture)):
         prediction = fitted.predict(places)
         return prediction.mean - weight @ prediction.mean, prediction.sd
+    if fitted.likelihood.latents > 1:
+        signal = fitted.predict(places).signal
+        return signal.mean - weight @ signal.mean, signal.sd
     prediction = fitted.predict(places, covariance=True, part=part)
     center = np.eye(len(places)) - weight
     variance = np.einsum("ij,jk,ik->i", center, np.asarray(prediction.covariance), center)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...inputs.layouts import Grid
 from ...kernels.algebra import Kernel, Product
+from ...kernels.independent import IndependentKernels
 from ...kernels.nonstationary import Constant
 from ...kernels.oscillating import DampedOscillator, Periodic
 from ...kernels.stationary import Radial
@@ -16,6 +17,7 @@ from ...likelihoods.base import Likelihood
 from ...likelihoods.gaussian import Gaussian
 from ...likelihoods.positive import LogGaussian
 from ...likelihoods.robust import StudentT
+from ...likelihoods.switch import Switch
 from ...models.additive.model import FittedAdditive
 from ...models.pursuit.model import FittedProjectionPursuit
 from ..model import TableModel
@@ -52,11 +54,14 @@ def found_terms(model: TableModel) -> tuple[Found, ...]:
     fitted = model.fitted
     if not hasattr(fitted, "kernel") or isinstance(fitted, (FittedAdditive, FittedProjectionPursuit)):
         return ()
-    terms = getattr(fitted.kernel, "terms", (fitted.kernel,))
+    kernel, several = fitted.kernel, fitted.likelihood.latents > 1
+    if several and not isinstance(kernel, IndependentKernels):
+        return ()  # classes
+    terms = (kernel.kernels[fitted.likelihood.signal[0]],) if several else getattr(kernel, "terms", (kernel,))
     places = fitted.inputs if isinstance(fitted.inputs, Grid) else _thinned(np.asarray(fitted.inputs.points))
     found = []
     for i, term in enumerate(terms):
-        mean = np.asarray(fitted.predict(places, part=i if len(terms) > 1 else None).mean)
+        mean = np.asarray(fitted.predict(places, part=i if len(terms) > 1 else None).signal.mean)
         low, high = float(np.nanmin(mean)), float(np.nanmax(mean))
         found.append(Found(i, term, (high - low) / 2, (high + low) / 2))
     little = min(NEGLIGIBLE * max(term.size for term in found), noise_sd(fitted.likelihood))
@@ -68,6 +73,8 @@ def noise_sd(likelihood: Likelihood | None) -> float:
     """How far observations lie from the function in its own units; infinite where these are not those of the target."""
     if isinstance(likelihood, (Gaussian, LogGaussian)):
         return float(np.sqrt(np.ravel(likelihood.noise)[0]))
+    if isinstance(likelihood, Switch):
+        return noise_sd(likelihood.leaves[0].likelihood)
     return float(np.asarray(likelihood.scale)) if isinstance(likelihood, StudentT) else np.inf
 
 

@@ -10,16 +10,18 @@ import numpy as np
 from scipy.stats import binom
 
 from ...inputs.reading import few
-from ...kernels.algebra import Kernel, Product
-from ...kernels.nonstationary import Constant, Linear, Spline, Wiener
+from ...kernels.algebra import Kernel, Product, Sum
+from ...kernels.nonstationary import Constant, IntegratedWiener, Linear, Spline, Wiener
 from ...kernels.oscillating import DampedOscillator, Periodic
 from ...kernels.stationary import Radial
 from ...kernels.views import On
 from ...likelihoods.base import Likelihood
 from ...likelihoods.counts import NegativeBinomial, Poisson
 from ...likelihoods.gaussian import Gaussian
+from ...likelihoods.heteroscedastic import HeteroscedasticGaussian
 from ...likelihoods.positive import LogGaussian
 from ...likelihoods.robust import StudentT
+from ...likelihoods.switch import Switch
 from ...models.pursuit.model import FittedProjectionPursuit
 from ..model import TABLES, TableModel, on_map
 from ..reading import CALENDAR, SECONDS
@@ -126,6 +128,13 @@ def _scatter(likelihood: Likelihood | None, model: TableModel) -> list[Part]:
     if isinstance(likelihood, LogGaussian):
         share = float(np.sqrt(likelihood.noise))
         return [Part("noise", f"single observations scatter by ±{100 * share:.3g} % of their level")]
+    if isinstance(likelihood, Switch):
+        wide, share = noise_sd(likelihood.leaves[-1].likelihood), float(np.nanmean(model.fitted.outlier_probability))
+        said = f"{100 * share:.2g} % come in groups of outliers, which scatter by ±{wide:.3g}"
+        return [Part("noise", f"most observations {by}; {said}")]
+    if isinstance(likelihood, HeteroscedasticGaussian):
+        low, high = np.quantile(np.exp(0.5 * np.asarray(model.fitted.inference.mean)[:, 0]), [0.05, 0.95])
+        return [Part("noise", f"changes: single observations scatter by ±{low:.3g} to ±{high:.3g} {model.target}")]
     if isinstance(likelihood, NegativeBinomial):
         more = float(np.asarray(likelihood.dispersion))
         return [Part("scatter", f"counts with mean μ have variance μ + {more:.3g} μ², more than Poisson counts")]
@@ -138,6 +147,17 @@ def _scatter(likelihood: Likelihood | None, model: TableModel) -> list[Part]:
 def describe(term: Kernel, model: TableModel, found: Found) -> Part:
     """A term of a kernel in words, with its size in the posterior; its own notation where there are none."""
     return Part(type(term).__name__, f"{_moves(found, model)}; {term!r}")
+
+
+@describe.register
+def _(term: Sum, model: TableModel, found: Found) -> Part:
+    names = list(dict.fromkeys(describe(one, model, found).name for one in term.terms))
+    return Part("function", f"{_moves(found, model)}; the sum of: {', '.join(names)}")
+
+
+@describe.register
+def _(term: IntegratedWiener, model: TableModel, found: Found) -> Part:
+    return Part("trend that bends", _moves(found, model))
 
 
 @describe.register
