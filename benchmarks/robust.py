@@ -5,6 +5,7 @@
     python -m benchmarks.robust noise --sets 3 --jobs 8                   # real tables whose noise changes
     python -m benchmarks.robust labels --sets 3                           # labels that are wrong in bands
     python -m benchmarks.robust scale --rows 1000000                      # a long series with groups of outliers
+    python -m benchmarks.robust referee --sets 4                          # EP and other samplers against Gibbs sampling
     python -m benchmarks.robust fit                                       # a cold TwinnedGPRegressor().fit on 500 rows
 
 Friedman: 90 rows with noise and 10 outliers, ten columns; rmse and −log p of the noise-free function at 2000 rows, in standard
@@ -25,7 +26,8 @@ import numpy as np
 from benchmarks.data import load
 
 WAYS = ("Gaussian", "Student-t", "twinned", "heteroscedastic", "triplet")
-TABLES = ("sunspots_monthly", "uci_abalone", "uci_yacht")
+TABLES = ("sunspots_monthly", "portfolios30_daily", "uci_abalone", "uci_boston", "uci_yacht")
+SERIES = TABLES[:2]  # the last column against the number of the row
 
 
 def friedman(kind: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -101,7 +103,7 @@ def split(name: str, part: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.
     """X, y in standard units, and the rows to learn from and to test on: the stored fold, or 500 and 200 random rows."""
     table = load(name)
     names = [column for column, values in table.columns.items() if values.dtype.kind == "f"]
-    X, y = table.inputs_and_target(names[-1], names[:-1]) if name != "sunspots_monthly" else _series(table)
+    X, y = table.inputs_and_target(names[-1], names[:-1]) if name not in SERIES else _series(table)
     numbers = np.isfinite(X).all(axis=1) & np.isfinite(y)
     X, y = X[numbers], y[numbers]
     X, y = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
@@ -114,7 +116,7 @@ def split(name: str, part: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.
 
 
 def _series(table: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The last column against the number of the row: 1500 months."""
+    """The last column against the number of the row: 1500 months, or days."""
     y = np.asarray(list(table.columns.values())[-1], dtype=float)[:1500]
     return np.arange(len(y), dtype=float)[:, None], y
 
@@ -172,6 +174,46 @@ def scale(rows: int) -> None:
     print(f"{'':10} most memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
 
 
+def referee_problem(seed: int) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
+    """A sine with a group of six outliers and three single ones among 50 rows, and a model with sensible parameters."""
+    import structgp as sg
+
+    rng = np.random.default_rng(seed)
+    x = np.sort(rng.uniform(-3, 3, 50))
+    y, outlier = np.sin(1.5 * x) + 0.1 * rng.standard_normal(50), np.zeros(50, bool)
+    first = rng.integers(8, 36)
+    outlier[first : first + 6] = True
+    outlier[rng.choice(np.flatnonzero(~outlier), 3, replace=False)] = True
+    y[outlier] += rng.choice([-1, 1]) * rng.uniform(1.5, 3.0) + 0.3 * rng.standard_normal(9)
+    kernels = sg.Independent(sg.SquaredExponential(0.6, 2.0), sg.SquaredExponential(1.0))
+    return sg.GP(kernels, sg.Twinned(0.01, 4.0), sg.ConstantMean([1.5, 0.0])), x, y, outlier
+
+
+def one_referee(seed: int) -> dict[str, Any]:
+    """EP and other samplers against Gibbs sampling, in posterior standard deviations, and the error of P(outlier)."""
+    gp, x, y, _ = referee_problem(seed)
+    fitted = gp.condition(x, y, structure="dense")
+    sided = lambda draws: np.asarray(gp.likelihood.outlier_probability(y, draws, np.zeros_like(draws))).mean(axis=0)
+    began = time.process_time()
+    gibbs = gp.mcmc(x, y, n=10_000, warmup=1000, method="gibbs", seed=seed)
+    row: dict[str, Any] = {"gibbs cpu": time.process_time() - began, "gibbs least effective": gibbs.effective_sample_size.min()}
+    halves = np.array_split(gibbs.draws, 2)
+    row["halves of f"] = np.sqrt(np.mean(((halves[0] - halves[1]).mean(axis=0) / gibbs.sd)[:, 1] ** 2))
+    mean, sd, p = gibbs.mean, gibbs.sd, sided(gibbs.draws)
+    off = (fitted.inference.mean - mean) / sd
+    row |= {"EP f rms": np.sqrt(np.mean(off[:, 1] ** 2)), "EP f worst": np.abs(off[:, 1]).max()}
+    row |= {"EP sd ratio": np.median(np.sqrt(fitted.inference.variance[:, 1]) / sd[:, 1])}
+    row |= {
+        "EP gate rms": np.sqrt(np.mean(off[:, 0] ** 2)),
+        "EP P(outlier) worst": np.abs(fitted.outlier_probability - p).max(),
+    }
+    for method in ("elliptical", "hmc"):
+        other = gp.mcmc(x, y, n=4000, warmup=1000, thin=5 if method == "elliptical" else 1, method=method, seed=seed)
+        row[f"{method} f rms"] = np.sqrt(np.mean(((other.mean - mean) / sd)[:, 1] ** 2))
+        row[f"{method} P(outlier) worst"] = np.abs(sided(other.draws) - p).max()
+    return row
+
+
 def cold_fit() -> None:
     """How long a user waits."""
     import structgp as sg
@@ -214,12 +256,29 @@ def table(work: Any, cases: list[tuple], jobs: int) -> None:
         numbers = [name for name in (rows[0] if rows else ()) if name != "way"]
         shown = (f"{n} {np.mean([r[n] for r in rows]):.4g} (median {np.median([r[n] for r in rows]):.4g})" for n in numbers)
         print("mean", *first, way, f"{len(rows)} ended", *shown)
+    if all("nlp" in row or "failed" in row for _, row in found):
+        _winners(found)
+
+
+def _winners(found: list[tuple[tuple, dict[str, Any]]]) -> None:
+    """For each table the model whose −log p is least on average, and how far the next is behind, split by split."""
+    for first in sorted({case[0] for case, _ in found}):
+        rows = [(case, row) for case, row in found if case[0] == first and "nlp" in row]
+        ways = {
+            way: {case[1]: row["nlp"] for case, row in rows if row["way"] == way} for way in {row["way"] for _, row in rows}
+        }
+        order = sorted(ways, key=lambda way: np.mean(list(ways[way].values())))
+        if len(order) < 2:
+            continue
+        behind = np.array([ways[order[1]][part] - value for part, value in ways[order[0]].items() if part in ways[order[1]]])
+        error = behind.std(ddof=1) / np.sqrt(len(behind)) if len(behind) > 1 else np.nan
+        print(f"least −log p of {first}: {order[0]}, before {order[1]} by {behind.mean():.3f} ± {error:.3f}")
 
 
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=["friedman", "motorcycle", "noise", "labels", "scale", "fit"])
+    parser.add_argument("study", choices=["friedman", "motorcycle", "noise", "labels", "referee", "scale", "fit"])
     parser.add_argument("--kind", type=int, default=2)
     parser.add_argument("--sets", type=int, default=10)
     parser.add_argument("--first", type=int, default=200)
@@ -235,6 +294,8 @@ def main() -> None:
         ways = given.ways or WAYS[:3]
         seeds = range(given.first, given.first + given.sets)
         table(one_friedman, [(given.kind, *case) for case in itertools.product(seeds, ways)], given.jobs)
+    elif given.study == "referee":
+        table(one_referee, [(seed,) for seed in range(given.sets)], given.jobs)
     elif given.study == "labels":
         table(one_labels, [(seed,) for seed in range(given.sets)], given.jobs)
     else:

@@ -111,6 +111,7 @@ _WHERE = {
     "engines.approximation": ["Approximation"],
     "engines.neighbours": ["Neighbours"],
     "engines.inducing_inputs": ["Inducing"],
+    "models.most_likely": ["FittedMostLikelyNoise", "MostLikelyNoiseGP"],
     "models.relevance": ["RelevanceVectors"],
     "models.changepoints.model": ["ChangePoints"],
     "models.changepoints.hazards": ["ConstantHazard", "FunctionHazard", "Hazard", "LogisticHazard", "TabulatedHazard"],

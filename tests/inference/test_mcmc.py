@@ -87,8 +87,8 @@ def test_effective_sample_size_of_an_autoregression():
 
 def test_messages(monkeypatch):
     gp = sg.GP(KERNEL, likelihood=LIKELIHOOD)
-    with pytest.raises(ValueError, match=r"method must be one of \['elliptical', 'hmc'\], got 'gibbs'"):
-        gp.mcmc(X, Y, method="gibbs")
+    with pytest.raises(ValueError, match=r"method must be one of \['elliptical', 'hmc', 'gibbs'\], got 'walk'"):
+        gp.mcmc(X, Y, method="walk")
     with pytest.raises(ValueError, match="thin must be a whole number of at least 1, got 0"):
         gp.mcmc(X, Y, thin=0)
     with pytest.raises(ValueError, match="one target, got 2"):

@@ -89,6 +89,19 @@ def test_twinned_noise_against_all_settings_of_its_switches():
     assert off[:, 2].mean() <= 0.05  # the probability of an outlier
 
 
+def test_gibbs_sampling_against_all_settings_of_the_switches():
+    gp, x, y = next(problems(1))
+    _, mean, sd, outliers = summed(gp, x, y)
+    draws = gp.mcmc(x, y, n=6000, warmup=500, method="gibbs", seed=0)
+    f = draws.draws[..., 1]
+    assert np.max(np.abs(f.mean(axis=0) - mean) / sd) < 0.08
+    np.testing.assert_allclose(f.std(axis=0), sd, rtol=0.1)
+    sided = np.asarray(gp.likelihood.outlier_probability(y, draws.draws, np.zeros_like(draws.draws))).mean(axis=0)
+    np.testing.assert_allclose(sided, outliers, atol=0.04)
+    with pytest.raises(ValueError, match=r"or a Switch between Gaussian noises around one signal.*use method='elliptical'"):
+        sg.GP(gp.kernel, sg.TwinnedLabels()).mcmc(x, (y > 0) * 1.0, method="gibbs")
+
+
 MODELS = {
     "Twinned": (sg.Twinned(0.02, 3.0), [1.0, 0.1]),
     "HeteroscedasticGaussian": (sg.HeteroscedasticGaussian(), [-2.0, 0.1]),
@@ -152,3 +165,27 @@ def test_what_is_said_of_outliers():
     np.testing.assert_allclose(q.outlier_probability, stats.norm.cdf(-q.gate.mean / np.sqrt(1 + q.gate.variance)), rtol=1e-9)
     draws = fitted.sample(x[:2], n=4000, seed=0, observed=True)
     np.testing.assert_allclose(draws.mean(axis=0), fitted.predict(x[:2]).observed.mean, atol=0.1)
+
+
+def test_log_noise_that_is_drawn_alone_agrees_with_ep():
+    (likelihood, level), (x, y) = MODELS["HeteroscedasticGaussian"], data_for("HeteroscedasticGaussian")
+    gp = sg.GP(sg.Independent(GATE, SIGNAL), likelihood, sg.ConstantMean(level))
+    found, draws = gp.condition(x, y).inference, gp.mcmc(x, y, n=4000, warmup=500, thin=5, method="gibbs", seed=0)
+    assert np.max(np.abs(draws.mean - found.mean) / draws.sd) < 0.12
+    np.testing.assert_allclose(np.sqrt(found.variance), draws.sd, rtol=0.25)  # those of EP are too small by up to a fifth
+
+
+def test_noise_by_two_processes_in_turn():
+    """It finds about the noise, which changes by a factor of ten, without settling."""
+    rng = np.random.default_rng(1)
+    x = np.linspace(0.0, 6.0, 60)
+    sd = 0.05 * np.exp(0.4 * x)
+    y = np.sin(1.5 * x) + sd * rng.standard_normal(60)
+    fitted = sg.MostLikelyNoiseGP(sg.Matern52(), sg.Matern52(3.0)).fit(x, y)
+    prediction = fitted.predict(x)
+    assert np.sqrt(np.mean((0.5 * prediction.mean[:, 0] - np.log(sd)) ** 2)) < 0.7
+    assert np.corrcoef(prediction.mean[:, 0], np.log(sd))[0, 1] > 0.75
+    np.testing.assert_allclose(prediction.observed.variance, prediction.signal.variance + np.exp(prediction.mean[:, 0]))
+    expected = stats.norm.logpdf(y, prediction.signal.mean, prediction.observed.sd)
+    np.testing.assert_allclose(prediction.log_prob(y), expected, rtol=1e-6)
+    assert "rounds" in repr(fitted)

@@ -3,12 +3,20 @@
 Elliptical slice sampling (Murray, Adams and MacKay, 2010) turns f towards a fresh draw from the prior and has nothing to tune:
 f cos θ + ν sin θ, with θ drawn from a bracket that shrinks towards f until the likelihood exceeds a random level. Its prior
 draws are the engine's. HMC, in its no-U-turn form from BlackJAX, moves z in f = m + L z, L a root of the covariance.
+
+Where a `Switch` chooses among Gaussian noises around one signal f, f is integrated out given which side each observation is on:
+with Λ = (K + S)⁻¹, S the variances of the noise, a = Λ(y − m) and δ the change of S_nn, another side changes log p(y) by
+½δ a_n²/(1 + δΛ_nn) − ½log(1 + δΛ_nn), and Λ by one rank. Sides are changed by Gibbs sampling that prefers to move (another side
+ℓ' is proposed by π_ℓ'/(1 − π_ℓ), and taken with probability (1 − π_ℓ)/(1 − π_ℓ'); Liu, 1996), gates by elliptical slices given
+the sides: a group of outliers changes sides together, where slices of all latents at once hardly move. Likewise noise of
+variance e^g leaves log p(y | g) = log N(y; m, K + diag e^g), by which g is moved (Goldberg, Williams and Bishop, 1998).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -25,12 +33,16 @@ from ..engines.kalman import Kalman
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
 from ..kernels.independent import kernels_of
+from ..likelihoods.heteroscedastic import HeteroscedasticGaussian
+from ..likelihoods.switch import Switch
 from ..linalg.dense.factors import root
 from ..posterior import Model, Result
 from ..structure.dense import covariance
 from .base import Observed
 
-METHODS = ("elliptical", "hmc")
+METHODS = ("elliptical", "hmc", "gibbs")
+SLICES = 5  # of the gates for each sweep over the sides
+NOTHING = 1e12  # times the variance of the signal: noise of what was not seen
 MOST_TRIES = 200  # after which a bracket has shrunk to nothing
 
 
@@ -101,9 +113,12 @@ def sample_latents(
     if P and free_weights(model, P, inputs.dimension):
         raise ValueError("this prior leaves some functions free, so it has no draws: give the basis weights a covariance")
     key = jax.random.key(int(generator(seed).integers(2**62)))
-    run = _elliptical if method == "elliptical" else _hamiltonian
+    changing = isinstance(model.likelihood, HeteroscedasticGaussian)
+    run = {"elliptical": _elliptical, "hmc": _hamiltonian, "gibbs": _goldberg if changing else _gibbs}[method]
     if method == "hmc":
         _blackjax()
+    if method == "gibbs":
+        _check_sides(model.likelihood, data)
     draws, acceptance = run(model, inputs, data, engine, key, n, warmup, thin)
     return LatentDraws(np.asarray(draws), float(acceptance), method)
 
@@ -162,6 +177,27 @@ def _squeezed(model: Model, draws: Float[Array, "n N C"]) -> Array:
     return draws[..., 0] if model.likelihood.latents == 1 else draws
 
 
+def _slice(
+    draw: Callable[[Array], Array], height: Callable[[Array], Array], state: tuple[Array, Array], key: Array
+) -> tuple[tuple[Array, Array], Array]:
+    """One turn towards a draw from the prior, from a place and its height; and how many angles were tried."""
+    (g, at), (for_draw, for_level, for_angle, for_shrink) = state, jax.random.split(key, 4)
+    nu, level = draw(for_draw), at + jnp.log(jax.random.uniform(for_level))
+    angle = jax.random.uniform(for_angle, maxval=2 * jnp.pi)
+    turned = lambda angle: g * jnp.cos(angle) + nu * jnp.sin(angle)
+
+    def shrink(s: Any) -> Any:
+        angle, low, high, _, key, tries = s
+        low, high = jnp.where(angle < 0, angle, low), jnp.where(angle < 0, high, angle)
+        key, now = jax.random.split(key)
+        angle = jax.random.uniform(now, minval=low, maxval=high)
+        return angle, low, high, height(turned(angle)), key, tries + 1
+
+    begin = (angle, angle - 2 * jnp.pi, angle, height(turned(angle)), for_shrink, jnp.asarray(1))
+    angle, _, _, at, _, tries = jax.lax.while_loop(lambda s: ~(s[3] > level) & (s[5] < MOST_TRIES), shrink, begin)
+    return (turned(angle), at), tries
+
+
 @functools.partial(jax.jit, static_argnames=("engine", "n", "warmup", "thin"))
 def _elliptical(
     model: Model, inputs: Inputs, data: Data, engine: Engine, key: Array, n: int, warmup: int, thin: int
@@ -169,22 +205,7 @@ def _elliptical(
     prior = _Prior.of(model, inputs, _lines_of(engine))
     height = lambda g: _log_likelihood(model, data, prior.mean + g)
 
-    def step(state: tuple[Array, Array], key: Array) -> tuple[tuple[Array, Array], Array]:
-        (g, at), (for_draw, for_level, for_angle, for_shrink) = state, jax.random.split(key, 4)
-        nu, level = prior.draw(for_draw), at + jnp.log(jax.random.uniform(for_level))
-        angle = jax.random.uniform(for_angle, maxval=2 * jnp.pi)
-        turned = lambda angle: g * jnp.cos(angle) + nu * jnp.sin(angle)
-
-        def shrink(s: Any) -> Any:
-            angle, low, high, _, key, tries = s
-            low, high = jnp.where(angle < 0, angle, low), jnp.where(angle < 0, high, angle)
-            key, now = jax.random.split(key)
-            angle = jax.random.uniform(now, minval=low, maxval=high)
-            return angle, low, high, height(turned(angle)), key, tries + 1
-
-        begin = (angle, angle - 2 * jnp.pi, angle, height(turned(angle)), for_shrink, jnp.asarray(1))
-        angle, _, _, at, _, tries = jax.lax.while_loop(lambda s: ~(s[3] > level) & (s[5] < MOST_TRIES), shrink, begin)
-        return (turned(angle), at), tries
+    step = lambda state, key: _slice(prior.draw, height, state, key)
 
     def several(state: tuple[Array, Array], key: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         state, tries = jax.lax.scan(step, state, jax.random.split(key, thin))
@@ -195,6 +216,113 @@ def _elliptical(
     state, _ = jax.lax.scan(step, (zero, height(zero)), jax.random.split(for_warmup, warmup))
     _, (draws, tries) = jax.lax.scan(several, state, jax.random.split(for_draws, n))
     return _squeezed(model, prior.mean + draws), n * thin / jnp.sum(tries)
+
+
+def _check_sides(likelihood: Any, data: Data) -> None:
+    """Refuse what is not a choice among Gaussian noises around one signal."""
+    leaves = likelihood.leaves if isinstance(likelihood, Switch) else ()
+    one = len({leaf.latent for leaf in leaves}) == 1 and all(leaf.likelihood.is_gaussian for leaf in leaves)
+    if not one and not isinstance(likelihood, HeteroscedasticGaussian):
+        raise ValueError(
+            "method='gibbs' needs HeteroscedasticGaussian, or a Switch between Gaussian noises around one signal, such as "
+            f"Twinned(), got {likelihood!r}: use method='elliptical'"
+        )
+    if data.weight is not None:
+        raise ValueError("method='gibbs' takes every observation once: leave out weights, or use method='elliptical'")
+
+
+@functools.partial(jax.jit, static_argnames=("engine", "n", "warmup", "thin"))
+def _gibbs(
+    model: Model, inputs: Inputs, data: Data, engine: Engine, key: Array, n: int, warmup: int, thin: int
+) -> tuple[Array, Array]:
+    prior, seen = _Prior.of(model, inputs, ()), Observed.of(data)
+    likelihood: Any = model.likelihood
+    gates, noises = likelihood.gates, jnp.stack([leaf.likelihood.noise for leaf in likelihood.leaves])
+    assert prior.roots is not None
+    L = prior.roots[gates]
+    K, r, N = L @ L.T, jnp.where(seen.seen, seen.y - prior.mean[:, gates], 0.0), len(L)
+    unseen = NOTHING * jnp.max(jnp.diagonal(K))
+    noise_of = lambda sides: jnp.where(seen.seen, noises[sides], unseen)
+    logs_of = lambda u: likelihood.log_shares(prior.mean[:, :gates] + u)
+
+    def visit(state: Any, given: tuple[Array, Array]) -> tuple[Any, Array]:
+        """One observation, which may change its side."""
+        (sides, Lam, a, logs), (i, key) = state, given
+        delta = noises - noises[sides[i]]
+        D = 1 + delta * Lam[i, i]
+        p = jax.nn.softmax(logs[i] + 0.5 * (delta * a[i] ** 2 / D - jnp.log(D)))
+        for_side, for_move = jax.random.split(key)
+        side = jax.random.categorical(for_side, jnp.where(jnp.arange(len(p)) == sides[i], -jnp.inf, jnp.log(p)))
+        moves = jax.random.uniform(for_move) * (1 - p[side]) < 1 - p[sides[i]]
+        moves = moves & seen.seen[i]
+
+        def moved() -> Any:
+            gain = delta[side] / D[side]
+            return sides.at[i].set(side), Lam - gain * jnp.outer(Lam[i], Lam[i]), a - gain * a[i] * Lam[i]
+
+        return (*jax.lax.cond(moves, moved, lambda: (sides, Lam, a)), logs), moves
+
+    def sweep(state: tuple[Array, Array], key: Array) -> tuple[tuple[Array, Array], Any]:
+        (sides, u), (for_sides, for_gates, for_signal) = state, jax.random.split(key, 3)
+        Lam = jnp.linalg.inv(K + jnp.diag(noise_of(sides)))
+        (sides, _, _, _), moves = jax.lax.scan(
+            visit, (sides, Lam, Lam @ r, logs_of(u)), (jnp.arange(N), jax.random.split(for_sides, N))
+        )
+        height = lambda u: seen.sum(jnp.take_along_axis(logs_of(u), sides[:, None], axis=1)[:, 0])
+        draw = lambda key: prior.draw(key)[:, :gates]
+        turn = lambda at, key: (_slice(draw, height, at, key)[0], None)
+        (u, _), _ = jax.lax.scan(turn, (u, height(u)), jax.random.split(for_gates, SLICES))
+        f = _signal(L, r, noise_of(sides), for_signal)
+        return (sides, u), (jnp.concatenate([u, f[:, None]], axis=1), jnp.mean(moves))
+
+    def several(state: tuple[Array, Array], key: Array) -> tuple[tuple[Array, Array], Any]:
+        state, (draws, moves) = jax.lax.scan(sweep, state, jax.random.split(key, thin))
+        return state, (draws[-1], jnp.mean(moves))
+
+    for_warmup, for_draws = jax.random.split(key)
+    begin = jnp.zeros(N, int), jnp.zeros((N, gates))
+    state, _ = jax.lax.scan(sweep, begin, jax.random.split(for_warmup, warmup))
+    _, (draws, moves) = jax.lax.scan(several, state, jax.random.split(for_draws, n))
+    return prior.mean + draws, jnp.mean(moves)
+
+
+@functools.partial(jax.jit, static_argnames=("engine", "n", "warmup", "thin"))
+def _goldberg(
+    model: Model, inputs: Inputs, data: Data, engine: Engine, key: Array, n: int, warmup: int, thin: int
+) -> tuple[Array, Array]:
+    prior, seen = _Prior.of(model, inputs, ()), Observed.of(data)
+    assert prior.roots is not None
+    L = prior.roots[1]
+    K, r = L @ L.T, jnp.where(seen.seen, seen.y - prior.mean[:, 1], 0.0)
+    unseen = NOTHING * jnp.max(jnp.diagonal(K))
+    noise_of = lambda g: jnp.where(seen.seen, jnp.exp(prior.mean[:, 0] + g[:, 0]), unseen)
+
+    def height(g: Array) -> Array:
+        R = jnp.linalg.cholesky(K + jnp.diag(noise_of(g)))
+        white = jax.scipy.linalg.solve_triangular(R, r, lower=True)
+        return -0.5 * jnp.sum(white**2) - jnp.sum(jnp.log(jnp.diagonal(R)))
+
+    step = lambda state, key: _slice(lambda key: prior.draw(key)[:, :1], height, state, key)
+
+    def several(state: tuple[Array, Array], key: Array) -> tuple[tuple[Array, Array], Any]:
+        for_noise, for_signal = jax.random.split(key)
+        state, tries = jax.lax.scan(step, state, jax.random.split(for_noise, thin))
+        f = _signal(L, r, noise_of(state[0]), for_signal)
+        return state, (jnp.concatenate([state[0], f[:, None]], axis=1), jnp.sum(tries))
+
+    for_warmup, for_draws = jax.random.split(key)
+    zero = jnp.zeros((len(L), 1))
+    state, _ = jax.lax.scan(step, (zero, height(zero)), jax.random.split(for_warmup, warmup))
+    _, (draws, tries) = jax.lax.scan(several, state, jax.random.split(for_draws, n))
+    return prior.mean + draws, n * thin / jnp.sum(tries)
+
+
+def _signal(L: Float[Array, "N N"], r: Float[Array, " N"], noise: Float[Array, " N"], key: Array) -> Float[Array, " N"]:
+    """A draw of a process of covariance L Lᵀ, given r = f + noise of these variances."""
+    for_prior, for_noise = jax.random.split(key)
+    f = L @ jax.random.normal(for_prior, r.shape)
+    missed = r - f - jnp.sqrt(noise) * jax.random.normal(for_noise, r.shape)
+    return f + L @ (L.T @ jnp.linalg.solve(L @ L.T + jnp.diag(noise), missed))
 
 
 @functools.partial(jax.jit, static_argnames=("engine", "n", "warmup", "thin"))

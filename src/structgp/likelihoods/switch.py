@@ -238,6 +238,10 @@ class Switch(Likelihood):
         nothing = jnp.zeros(mean.shape[:-1])
         return jnp.exp(self._sum(lambda turn: _log_gate(turn, mean, v), lambda leaf: nothing))
 
+    def log_shares(self, gates: Any) -> Any:
+        """The logarithm of how probable each leaf is, in a last axis, where the gates are known."""
+        return self._sum(lambda turn: log_ndtr(turn.side * gates[..., turn.gate]), lambda leaf: jnp.zeros(gates.shape[:-1]))
+
     def log_predictive(self, y: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
         v = _variances(mean, variance)
         own = lambda leaf: leaf.likelihood.log_predictive(y, _of(leaf, mean), _of(leaf, v), extra)

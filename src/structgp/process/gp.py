@@ -313,7 +313,9 @@ class GP(Parametrised):
         """n draws of f at X given data, with the parameters as they are, by Markov chain Monte Carlo: right for any likelihood.
 
         ``method="elliptical"`` is slice sampling on ellipses through prior draws; ``"hmc"`` is BlackJAX's no-U-turn sampler, by
-        the whole covariance matrix. `warmup` draws are left out at the beginning, and every `thin`-th is kept.
+        the whole covariance matrix; ``"gibbs"``, for `Twinned` and other switches between Gaussian noises, goes over the
+        observations one by one with the signal integrated out, so that groups of outliers change sides, and for
+        `HeteroscedasticGaussian` moves the log noise alone. `warmup` draws are left out at first, and every `thin`-th is kept.
         """
         inputs = as_inputs(X, clocks=())
         engine = self.plan(inputs, structure).engine
