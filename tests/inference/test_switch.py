@@ -189,3 +189,14 @@ def test_noise_by_two_processes_in_turn():
     expected = stats.norm.logpdf(y, prediction.signal.mean, prediction.observed.sd)
     np.testing.assert_allclose(prediction.log_prob(y), expected, rtol=1e-6)
     assert "rounds" in repr(fitted)
+
+
+@pytest.mark.parametrize("name", ["Twinned", "HeteroscedasticGaussian"])
+def test_inducing_inputs_at_all_rows_are_the_whole_process(name):
+    (likelihood, level), (x, y) = MODELS[name], data_for(name)
+    gp = sg.GP(sg.Independent(GATE, SIGNAL), likelihood, sg.ConstantMean(level))
+    dense, sparse = gp.condition(x, y, structure="dense"), gp.condition(x, y, approximate=sg.Inducing(x[:, None]))
+    assert sparse.log_evidence == pytest.approx(dense.log_evidence, abs=1e-5)
+    np.testing.assert_allclose(sparse.inference.mean, dense.inference.mean, atol=1e-5)
+    if name == "Twinned":
+        np.testing.assert_allclose(sparse.outlier_probability, dense.outlier_probability, atol=1e-5)

@@ -157,7 +157,9 @@ class _Belief:
         """About where the integrand is largest, if f did not follow g: between where noise is small and where it takes all."""
         level, width, square, left = held((self.level, self.width, self.residual**2, self.left))
         low = -0.5 * width * jnp.ones_like(square)
-        steepest = 0.5 * (square * jnp.minimum(0.25 / jnp.maximum(left, 1e-300), p * jnp.exp(-level)) + 1)  # of L, where δ is positive
+        steepest = 0.5 * (
+            square * jnp.minimum(0.25 / jnp.maximum(left, 1e-300), p * jnp.exp(-level)) + 1
+        )  # of L, where δ is positive
         high = jnp.minimum(jnp.maximum(jnp.log(square + 1e-300) - level, 0.0) + 0.5 * width, width * steepest)
 
         def halve(ends: Any, _: Any) -> tuple[Any, None]:

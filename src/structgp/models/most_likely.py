@@ -2,9 +2,9 @@
 
 Given the noise at every place the signal is a process with known noise. Given the signal, what is expected of half the squared
 difference between an observation and another one there, ½((y − m)² + v), v the variance of an observation, is its noise where
-the noise was right; the second process smooths its logarithm, less what is lost on average by taking it. The two take turns. Nothing says that this converges, and the
-noise is taken for known where predictions are made: `HeteroscedasticGaussian`, which believes in both functions at once, is
-what to use, and this is here to compare it with.
+the noise was right; the second process smooths its logarithm, less what is lost on average by taking it. The two take turns.
+Nothing says that this converges, and the noise is taken for known where predictions are made: `HeteroscedasticGaussian`, which
+believes in both functions at once, is what to use, and this is here to compare it with.
 
 K. Kersting, C. Plagemann, P. Pfaff and W. Burgard, "Most likely heteroscedastic Gaussian process regression", ICML 2007.
 """
