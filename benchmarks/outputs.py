@@ -97,7 +97,7 @@ def e7(seed: int, parameters: str) -> dict[str, Any]:
     """Three series with lags: forecasts of the third, which hears the others late."""
     import structgp as sg
 
-    t = 7.8 / 99 * np.arange(110)
+    t = 7.8 / 99 * np.arange(110)  # the seed's model has one width for all filters, and two series that share nothing
     X = np.stack([np.tile(t, 3), np.repeat(np.arange(3.0), 110)], axis=1)
     # series 3 hears the others later: with its own lag taken as the origin, they come earlier
     kernel = sg.Lagged(

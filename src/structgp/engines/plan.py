@@ -31,6 +31,7 @@ from .base import (
     gaussian,
     units,
 )
+from .block_toeplitz import BlockLevinson
 from .cholesky import LARGEST, Cholesky, SignedCholesky, cost_of_matrix
 from .eigen import Eigen
 from .grid_holes import Krylov
@@ -58,6 +59,7 @@ ENGINES: tuple[Engine, ...] = (
     ToeplitzLines(),
     FourierToeplitz(),
     FourierHoles(),
+    BlockLevinson(),
     Woodbury(),
     SignedCholesky(),
     Cholesky(),

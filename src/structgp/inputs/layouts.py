@@ -65,7 +65,7 @@ class Times(Inputs):
     t: Float[Any, "*S N"]  # ascending; of many series S at once
     order: Int[Any, "*S N"]  # t = caller's values[order]
     rank: Int[Any, "*S N"]  # caller's values = t[rank]
-    regular: bool = eqx.field(static=True, default=False)
+    regular: bool = eqx.field(static=True, default=False)  # of several outputs: all of them are seen at each of such times
     in_order: bool = eqx.field(static=True, default=False)  # the caller's rows were sorted already
     clocks: Clocks = ()  # for each column how its dates are counted; empty where there are none
     which: Int[Any, " N"] | None = None  # of several outputs, the number of the one seen at each time, in the order of t
@@ -235,7 +235,9 @@ def as_times_of_outputs(X: Float[np.ndarray, "N 2"], clocks: Clocks = ()) -> Tim
     rank[order] = np.arange(len(order))
     in_order = bool(np.all(order[1:] > order[:-1]))
     t, which = X[order, 0], X[order, 1].astype(int)
-    return Times(t, order, rank, False, in_order, clocks, which, _cells_of_outputs(t, which))
+    cells = _cells_of_outputs(t, which)
+    regular = cells is not None and cells.size == len(t) and evenly_spaced(t[cells[:, 0]])  # all outputs at all times
+    return Times(t, order, rank, regular, in_order, clocks, which, cells)
 
 
 def _cells_of_outputs(t: np.ndarray, which: np.ndarray) -> np.ndarray | None:

@@ -2,7 +2,8 @@
 
 The evidence has many peaks in a lag, so a climb from just anywhere ends at the wrong one. Candidates are the peaks of the
 cross-correlations and a coarse grid; each is judged by one evidence with either sign of the loadings, one output after the
-other, twice, at two widths.
+other, twice. They are looked for from the usual starts, and from lags along the tree of the most alike pairs of outputs: two
+that have nothing in common may both be heard by a third.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from .objective import Objective
 GRID = 21  # lags that are looked at, whatever the correlations say
 REACH = 0.3  # of the span of the inputs, up to which lags are looked for
 PEAKS = 3  # of a cross-correlation
+FEW = 4  # values of an output that tell nothing
+LOUD = 0.1  # of the variance: with less noise, loadings that are not yet right hide what a lag is worth
 FINE = 512  # places of the grid on which correlations are taken
 PIECE = 16  # evidences in one computation
 SHARED = 0.9  # of the size of an output that is taken for shared, where that is tried
@@ -42,7 +45,12 @@ def with_lags(
     values = _evidences(objective)
     own = values(np.stack(starts))
     shape = np.shape(model.kernel.lags)
-    bases = [starts[i] for i in np.argsort(-own)[:3]]
+    order = np.argsort(-own)
+    bases = [starts[i] for i in order[:3]]
+    series = _series(X, data, found.count) if len(shape) == 1 and X.shape[1] == 2 else None
+    if series is not None:
+        told = _told_by_each(model, starts[order[0]], series)
+        bases = [bases[0], told, *_aligned(told, parts, lags, loadings, series)]
     ends = [_scanned(base, lags, loadings, shape, found.count, values, X, data) for base in bases]
     return [*starts, *ends]
 
@@ -94,6 +102,85 @@ def _scanned(
     return theta
 
 
+def _series(X: np.ndarray, data: Data, count: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
+    """The times and values of each output; None where one has too few."""
+    seen = np.asarray(data.seen)
+    t, which, y = X[seen, 0], np.round(X[seen, -1]).astype(int), np.asarray(data.y)[seen, 0]
+    found = [(t[which == i], y[which == i]) for i in range(count)]
+    return found if min(len(times) for times, _ in found) > FEW else None
+
+
+def _told_by_each(model: Any, theta: np.ndarray, series: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """θ with the width and the noise that each output shows by itself: at a wrong width no lag looks better than another."""
+    widths, noises = np.array([_width(*one) for one in series]), np.array([_roughness(*one) for one in series])
+    changed, at, count = theta.copy(), 0, len(series)
+    for leaf in learned_leaves(model):
+        part, shape, name = slice(at, at := at + leaf.free_size), np.shape(leaf.value), leaf.path.split(".")[-1]
+        told = widths if name in ("lengthscale", "own_lengthscale") else noises if name == "noise" else None
+        if told is not None and shape[:1] == (count,) and leaf.free_size == np.size(leaf.value):
+            value = np.broadcast_to(told.reshape(-1, *[1] * (len(shape) - 1)), shape)
+            changed[part] = np.ravel(leaf.support.free(value))
+    return changed
+
+
+def _width(t: np.ndarray, y: np.ndarray) -> float:
+    """The shift at which a series has lost a good part of its likeness with itself."""
+    shifts, heights = _correlations(t, y, t, y, REACH * float(np.ptp(t)))
+    later = shifts >= 0
+    lost = np.flatnonzero(heights[later] < np.exp(-0.5))
+    return float(max(shifts[later][lost[0]] if len(lost) else shifts[-1], shifts[later][1]))
+
+
+def _roughness(t: np.ndarray, y: np.ndarray) -> float:
+    """The variance of what a line between its neighbours does not say of a value: noise, and bends between them."""
+    order = np.argsort(t, kind="stable")
+    t, y = t[order], y[order]
+    part = (t[1:-1] - t[:-2]) / np.maximum(t[2:] - t[:-2], 1e-300)
+    missed = y[1:-1] - (1 - part) * y[:-2] - part * y[2:]
+    variance = float(np.var(y)) or 1.0
+    return float(np.clip(np.median(missed**2), LOUD * variance, 0.5 * variance))
+
+
+def _aligned(
+    theta: np.ndarray,
+    parts: dict[str, slice],
+    lags: slice,
+    loadings: list[slice],
+    series: list[tuple[np.ndarray, np.ndarray]],
+) -> list[np.ndarray]:
+    """θ with lags and signs along the tree of the most alike pairs; and with the loadings of what is alike after that."""
+    count, reach = len(series), REACH * float(np.ptp(np.concatenate([t for t, _ in series])))
+    alike = {(i, j): _correlations(*series[i], *series[j], reach) for i in range(count) for j in range(count) if i != j}
+    lag, sign, joined = np.zeros(count), np.ones(count), [0]
+    while len(joined) < count:
+        pairs = [(j, i) for i in joined for j in range(count) if j not in joined]
+        late, early = max(pairs, key=lambda pair: np.abs(alike[pair][1]).max())
+        shifts, heights = alike[late, early]
+        at = int(np.argmax(np.abs(heights)))
+        lag[late], sign[late] = lag[early] + shifts[at], sign[early] * np.sign(heights[at])
+        joined.append(late)
+    moved = theta.copy()
+    moved[lags] = lag[1:]
+    signed = moved.copy()
+    for part in loadings:
+        table = signed[part].reshape(count, -1)
+        table *= sign[:, None] * np.sign(np.where(table[:, :1] == 0, 1.0, table[:, :1]))
+    left = np.eye(count)
+    for (i, j), (shifts, heights) in alike.items():
+        left[i, j] = heights[int(np.argmin(np.abs(shifts - (lag[i] - lag[j]))))]
+    sizes, vectors = np.linalg.eigh(0.5 * (left + left.T))
+    shared = (vectors * np.sqrt(np.maximum(sizes, 0.0)))[:, ::-1]
+    for path, part in parts.items():
+        if part in loadings and path.endswith(".loadings"):
+            table = moved[part].reshape(count, -1)
+            found = shared[:, : table.shape[1]] + 0.05 * np.cos(np.arange(count)[:, None] + np.arange(table.shape[1]))
+            table[:] = found * np.linalg.norm(table, axis=1, keepdims=True) / np.linalg.norm(found, axis=1, keepdims=True)
+            widths = parts.get(path.replace(".loadings", ".lengthscale"))
+            if widths is not None and widths.stop - widths.start == table.size:  # one width: the loadings tell sources apart
+                moved[widths].reshape(table.shape)[:] = theta[widths].reshape(table.shape)[:, :1]
+    return [signed, moved]
+
+
 def _flipped(theta: np.ndarray, loadings: list[slice], output: int, count: int) -> np.ndarray:
     """The same with the other sign of the loadings of one output."""
     changed = theta.copy()
@@ -120,6 +207,16 @@ def _candidates(places: np.ndarray, which: np.ndarray, y: np.ndarray, output: in
 
 def _peaks(t: np.ndarray, y: np.ndarray, s: np.ndarray, z: np.ndarray, reach: float) -> list[float]:
     """By how much the first series comes after the second where they are most alike, up to sign."""
+    shifts, signed = _correlations(t, y, s, z, reach)
+    heights = np.abs(signed)
+    inner = np.flatnonzero((heights[1:-1] >= heights[:-2]) & (heights[1:-1] > heights[2:])) + 1
+    return [float(shifts[k]) for k in inner[np.argsort(-heights[inner])][:PEAKS]]
+
+
+def _correlations(
+    t: np.ndarray, y: np.ndarray, s: np.ndarray, z: np.ndarray, reach: float
+) -> tuple[Float[np.ndarray, " K"], Float[np.ndarray, " K"]]:
+    """Shifts, and the correlation of two series where the first comes so much after the second; 0 where few places meet."""
     low, high = min(t.min(), s.min()), max(t.max(), s.max())
     grid = np.linspace(low, high, FINE)
     a, seen_a = _on_grid(grid, t, y)
@@ -133,10 +230,9 @@ def _peaks(t: np.ndarray, y: np.ndarray, s: np.ndarray, z: np.ndarray, reach: fl
         both = seen_a[later] & seen_b[earlier]
         if both.sum() > FINE // 8:
             p, q = a[later][both], b[earlier][both]
-            heights[k] = abs(np.mean((p - p.mean()) * (q - q.mean()))) / max(p.std() * q.std(), 1e-300)
-    inner = np.flatnonzero((heights[1:-1] >= heights[:-2]) & (heights[1:-1] > heights[2:])) + 1
-    top = inner[np.argsort(-heights[inner])][:PEAKS]
-    return [float(shifts[k] * step) for k in top]
+            likeness = np.mean((p - p.mean()) * (q - q.mean())) / max(p.std() * q.std(), 1e-300)
+            heights[k] = likeness * np.sqrt(both.sum() / FINE)  # of few places much may be chance
+    return step * np.array(shifts), heights
 
 
 def _on_grid(grid: np.ndarray, t: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -50,6 +50,7 @@ from .series import FittedSeries, condition_series, fit_series
 from .stream import Stream, from_nothing
 
 MOST_ROWS = 5000  # of a table up to which the whole matrix, which is exact, goes before what a grid gives to a tolerance
+ALONG_TIME = ("markov", "toeplitz")  # structures of rows of a time and the number of an output
 STOPPED = (OUT_OF_TIME, INTERRUPTED)  # where learning ended without a mode to average around
 LEARNERS: dict[str, Any] = {"evidence": maximise, "em": maximise_by_em}
 OWN: dict[str, Any] = {"inducing": maximise_through_inputs}  # of engines that have a way of their own to climb the evidence
@@ -418,11 +419,11 @@ class GP(Parametrised):
                 gp = approximation.applied(self, inputs, data)
             return gp, inputs, data, plan(gp, inputs, structure, approximation, data, name)
         grid, along = self._grid(inputs), self._along_time(inputs, data)
-        if along is not None and structure in ("auto", "markov"):
-            on_chain = plan(self, along, structure, None, data, name)
+        if along is not None and (structure in ("auto", "markov") or (structure == "toeplitz" and grid is None)):
+            in_time = plan(self, along, structure, None, data, name)
             others = grid or (inputs if isinstance(inputs, Grid) else None)
-            if on_chain.engine.structure == "markov" and (others is None or on_chain.before(plan(self, others, data=data))):
-                return self, along, data, on_chain
+            if in_time.engine.structure in ALONG_TIME and (others is None or in_time.before(plan(self, others, data=data))):
+                return self, along, data, in_time
         if grid is not None:
             on_grid = plan(self, grid, structure, None, data, name)
             wanted = structure != "auto" or on_grid.chosen.quality == "exact" or len(grid) > MOST_ROWS
@@ -439,13 +440,14 @@ class GP(Parametrised):
         return grid_of(np.asarray(inputs.X), inputs.clocks, from_rows=True)
 
     def _along_time(self, inputs: Inputs, data: Data | None) -> Times | None:
-        """Rows of a time and the number of an output, if that is what the kernel sees in them; not a grid that is full."""
+        """Rows of a time and the number of an output, if that is what the kernel sees in them; not a full grid of factors."""
         found = outputs_of(self.kernel)
         if found is None or inputs.dimension != 2 or found.among(2) != 1 or self.likelihood.latents > 1:
             return None
         if isinstance(inputs, Times):
             return inputs
-        if isinstance(inputs, Grid) and inputs.complete and (data is None or np.all(data.seen)):
+        full = isinstance(inputs, Grid) and inputs.complete and (data is None or np.all(data.seen))
+        if full and len(all_factors(self.kernel, 2)) > 1:
             return None
         clocks = clocks_of(inputs) if any(clocks_of(inputs)) else ()
         return as_times_of_outputs(np.asarray(inputs.points), clocks)

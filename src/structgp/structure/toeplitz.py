@@ -54,7 +54,7 @@ class Toeplitz(Structure):
 
 def toeplitz(kernel: Kernel, inputs: Inputs) -> Toeplitz | No:
     """The covariance by lags, or why it is none."""
-    if not isinstance(inputs, Times) or not inputs.regular:
+    if not isinstance(inputs, Times) or not inputs.regular or inputs.which is not None:
         return No("the inputs are not evenly spaced on a line")
     moves = not_stationary(kernel)
     return Toeplitz(kernel, inputs.t, inputs.order, inputs.rank, inputs.in_order) if moves is None else moves

@@ -1,0 +1,149 @@
+"""Several outputs at the same evenly spaced times, without a finite state: exact inference by recursion over blocks."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..inputs.layouts import Inputs, Times
+from ..inputs.observations import Data
+from ..kernels.algebra import Kernel
+from ..linalg.grids import block_toeplitz as linalg
+from ..posterior import Conditional, Model
+from ..sites import Sites
+from ..structure.base import No
+from ..structure.block_toeplitz import BlockToeplitz, block_toeplitz
+from ..structure.dense import covariance, variances
+from .base import NOT_NEEDED, Cost, Engine, Offer, draw, first_no, form_by_shape, noise_variance, not_gaussian
+from .machine import Work
+
+LOWEST_NOISE = 1e-6  # in units of the prior variance: below, the recursion loses digits that Cholesky keeps
+
+
+class BlockToeplitzConditional(Conditional):
+    """Outputs at evenly spaced times given values of all of them: α = C⁻¹T, and the generators of C⁻¹."""
+
+    structure: BlockToeplitz
+    noise: Float[Array, " P"]
+    alpha: Float[Array, "S P C"]
+    inverse: linalg.Inverse
+    log_det: Float[Array, ""]
+    gram: Float[Array, "C C"]
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of the process."""
+        return self.structure.kernel
+
+    @property
+    def row_size(self) -> int:
+        return 16 * self.alpha.shape[0] * self.alpha.shape[1]
+
+    def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        return self.log_det, self.gram
+
+    def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
+        kernel, Ks = self._cross(X, part)
+        explained = linalg.explained(self._lags, self.inverse, Ks)
+        return self._mean(Ks), jnp.maximum(variances(kernel, X) - explained, 0.0)
+
+    def joint(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
+        kernel, Ks = self._cross(X, part)
+        return self._mean(Ks), covariance(kernel, X, X) - linalg.all_explained(self._lags, self.inverse, Ks)
+
+    joint_of_part = joint
+
+    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
+        return draw(self.joint(X)[1], key, n)
+
+    def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
+        given = self.structure.as_given
+        return given(linalg.inverse_diagonal(self.inverse)), given(self.alpha)
+
+    @property
+    def _lags(self) -> Float[Array, "S P P"]:
+        return _with_noise(self.structure.lags(), self.noise)
+
+    def _cross(self, X: Float[Array, "M D"], part: int | None) -> tuple[Kernel, Float[Array, "S P M"]]:
+        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        S, P, _ = self.alpha.shape
+        return kernel, covariance(kernel, self.structure.points, X).reshape(S, P, len(X))
+
+    def _mean(self, Ks: Float[Array, "S P M"]) -> Float[Array, "M C"]:
+        return jnp.einsum("spm,spc->mc", Ks, self.alpha)
+
+
+class BlockLevinson(Engine):
+    """Stationary kernels of several outputs, all seen at the same evenly spaced times, each with one noise level."""
+
+    name: ClassVar[str] = "Levinson"
+    structure: ClassVar[str] = "toeplitz"
+
+    def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
+        if not isinstance(inputs, Times) or inputs.which is None:
+            return NOT_NEEDED
+        no = first_no(form_by_shape(self, model.kernel, inputs), not_gaussian(model, data)) or _uneven(model, inputs, data)
+        if no:
+            return no
+        S, P = np.shape(inputs.cells)
+        if _quiet(model, inputs, P):
+            return No("noise so low asks for the whole matrix")
+        N, transform = S * P, float(2 * S * math.log2(2 * S))
+        recursion = Work(small=5.0 * P * N**2, steps=200.0 * S)
+        cost = Cost(
+            flops=4 * P * N**2 + 1000 * N,
+            bytes=8 * 30 * N * P,
+            rows=0,
+            evaluate=recursion + Work(transforms=40 * P**2 * transform, functions=3.0 * N * P, traffic=1000.0 * N * P),
+            condition=recursion + Work(transforms=20 * P**2 * transform),
+            predict=Work(transforms=12 * P * transform, functions=N, traffic=400.0 * N),
+            programs=15,
+        )
+        note = "all outputs at all times, one noise level for each; else Cholesky" if data is None else ""
+        return Offer(self, cost, note=note)
+
+    def form(self, kernel: Kernel, inputs: Inputs) -> BlockToeplitz | No:
+        return block_toeplitz(kernel, inputs)
+
+    def log_det_and_gram(self, structure: BlockToeplitz, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+        R = _with_noise(structure.lags(), _noise(structure, sites))
+        return linalg.log_det_and_gram(R, structure.on_cells(sites.targets))
+
+    def condition(self, structure: BlockToeplitz, sites: Sites) -> BlockToeplitzConditional:
+        noise, T = _noise(structure, sites), structure.on_cells(sites.targets)
+        R = _with_noise(structure.lags(), noise)
+        inverse, log_det, gram = linalg.predicted(R, T)
+        return BlockToeplitzConditional(structure, noise, linalg.solve(R, inverse, T), inverse, log_det, gram)
+
+
+def _with_noise(R: Float[Array, "S P P"], noise: Float[Array, " P"]) -> Float[Array, "S P P"]:
+    return R.at[0].add(jnp.diag(noise))
+
+
+def _noise(structure: BlockToeplitz, sites: Sites) -> Float[Array, " P"]:
+    """The noise variance of each output; the mean lets the derivative reach all of its sites."""
+    return 1 / jnp.mean(structure.on_cells(sites.precision), axis=0)
+
+
+def _uneven(model: Model, inputs: Times, data: Data | None) -> No | None:
+    """Why values of one output were not all seen with one noise level, as far as is known."""
+    if data is not None and not np.all(data.seen):
+        return No("some times have no value of an output")
+    noise = noise_variance(model, inputs, data)
+    if noise.ndim == 0:
+        return None
+    by_output = np.asarray(noise)[np.asarray(inputs.order)][np.asarray(inputs.cells)]
+    alike = np.all(np.ptp(by_output, axis=0) == 0)
+    return None if alike else No("the noise of an output changes from time to time")
+
+
+def _quiet(model: Model, inputs: Times, outputs: int) -> bool:
+    """Whether an output is seen with so little noise that the recursion loses digits."""
+    places = np.column_stack([np.full(outputs, float(inputs.t[0])), np.arange(outputs)])
+    noise = np.broadcast_to(np.asarray(model.likelihood.noise_at(places)), (outputs,))
+    return bool(np.any(noise < LOWEST_NOISE * np.asarray(jax.jit(variances)(model.kernel, places))))

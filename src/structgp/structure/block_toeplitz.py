@@ -1,0 +1,102 @@
+"""Several outputs at the same evenly spaced times: the covariance is a small matrix for each lag, one rule for each node."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from ..inputs.layouts import Inputs, Times
+from ..kernels.algebra import Kernel, Product, Scaled, Sum
+from ..kernels.filters import FIR, Filters, PoleFilters
+from ..kernels.nonstationary import Constant
+from ..kernels.outputs import Coregion, Lagged
+from ..kernels.views import On
+from .base import No, Structure
+from .dense import covariance
+from .toeplitz import not_stationary
+
+
+class BlockToeplitz(Structure):
+    """A process of P outputs, stationary along S evenly spaced times."""
+
+    kernel: Kernel
+    t: Float[Array, " S"]
+    cells: Int[Array, "S P"]  # the row of each output at each time
+    order: Int[Array, " N"]
+    rank: Int[Array, " N"]
+    in_order: bool = eqx.field(static=True)
+
+    def lags(self) -> Float[Array, "S P P"]:
+        """Covariances of all outputs with all, 0, 1, 2, … steps earlier."""
+        S, P = self.cells.shape
+        step = (self.t[-1] - self.t[0]) / (S - 1)
+        rows = self.points.at[:, 0].set(jnp.repeat(step * jnp.arange(S), P))
+        return covariance(self.kernel, rows, rows[:P]).reshape(S, P, P)
+
+    @property
+    def points(self) -> Float[Array, "N 2"]:
+        """The places, outputs of one time after each other."""
+        S, P = self.cells.shape
+        return jnp.stack([jnp.repeat(jnp.asarray(self.t), P), jnp.tile(jnp.arange(P, dtype=float), S)], axis=1)
+
+    def on_cells(self, values: Float[Array, " N *C"]) -> Float[Array, "S P *C"]:
+        """Rows in the caller's order as a table of times and outputs."""
+        return (values if self.in_order else values[self.order])[self.cells]
+
+    def as_given(self, table: Float[Array, "S P *C"]) -> Float[Array, " N *C"]:
+        """The inverse of `on_cells`: each time has all outputs, in their order."""
+        rows = table.reshape(-1, *table.shape[2:])
+        return rows if self.in_order else rows[self.rank]
+
+
+def block_toeplitz(kernel: Kernel, inputs: Inputs) -> BlockToeplitz | No:
+    """The covariances by lags, or why there are none."""
+    if not isinstance(inputs, Times) or inputs.which is None or inputs.cells is None or not inputs.regular:
+        return No("the inputs are not evenly spaced times at which all outputs are seen")
+    moves = not_stationary_in_time(kernel)
+    if moves is not None:
+        return moves
+    t = inputs.t[inputs.cells[:, 0]]
+    return BlockToeplitz(kernel, t, inputs.cells, inputs.order, inputs.rank, inputs.in_order)
+
+
+@singledispatch
+def not_stationary_in_time(kernel: Kernel) -> No | None:
+    """Why a kernel on (time, output) is not a function of the two outputs and of the lag, None if it is."""
+    return No(f"{type(kernel).__name__} looks at times and outputs together: put it on the times alone, by .on(0)")
+
+
+@not_stationary_in_time.register(Filters)
+@not_stationary_in_time.register(PoleFilters)
+@not_stationary_in_time.register(FIR)
+@not_stationary_in_time.register(Constant)
+def _(kernel: Kernel) -> None:
+    return None
+
+
+@not_stationary_in_time.register
+def _(kernel: On) -> No | None:
+    if kernel.dims == (0,):
+        return not_stationary(kernel.kernel)
+    if kernel.dims == (1,) and isinstance(kernel.kernel, (Coregion, Constant)):
+        return None
+    return No(f"{type(kernel.kernel).__name__} looks at the number of the output as if it were a place")
+
+
+@not_stationary_in_time.register
+def _(kernel: Sum) -> No | None:
+    return next((why for term in kernel.terms if (why := not_stationary_in_time(term))), None)
+
+
+@not_stationary_in_time.register
+def _(kernel: Product) -> No | None:
+    return next((why for factor in kernel.factors if (why := not_stationary_in_time(factor))), None)
+
+
+@not_stationary_in_time.register(Scaled)
+@not_stationary_in_time.register(Lagged)
+def _(kernel: Scaled | Lagged) -> No | None:
+    return not_stationary_in_time(kernel.kernel)

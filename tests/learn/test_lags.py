@@ -1,0 +1,26 @@
+"""Starts of lags: from likeness, with nothing of the evidence."""
+
+import numpy as np
+
+import structgp as sg
+from structgp.learn.lags import _aligned, _parts, _told_by_each
+from structgp.parameters.tree import free_vector, with_free
+
+
+def test_an_output_that_hears_two_others_ties_their_lags():
+    """The first and the second share nothing; the third is late by 0.5 behind the one and by 0.8, turned, behind the other."""
+    rng, t = np.random.default_rng(0), np.linspace(0, 40, 400)
+    c, w, p = rng.standard_normal((2, 12)), rng.uniform(1, 4, (2, 12)), rng.uniform(0, 6, (2, 12))
+    f = lambda i, x: np.sum(c[i] * np.sin(w[i] * x[:, None] + p[i]), axis=1)
+    series = [(t, f(0, t)), (t, f(1, t)), (t, f(0, t - 0.5) - f(1, t - 0.8))]
+    gp = sg.GP(sg.Lagged(sg.GaussianFilters(3, 2, own=False), [0.0, 0.0]), sg.Gaussian([0.1] * 3))
+    parts = _parts(gp)
+    lags = next(part for path, part in parts.items() if path.endswith(".lags"))
+    loadings = [part for path, part in parts.items() if path.endswith(".loadings")]
+    theta = _told_by_each(gp, free_vector(gp), series)
+    assert np.all(np.abs(np.log(with_free(gp, theta).kernel.kernel.lengthscale / 0.4)) < 0.7)
+    for found in _aligned(theta, parts, lags, loadings, series):
+        np.testing.assert_allclose(found[lags], [-0.3, 0.5], atol=0.2)
+    W = with_free(gp, found).kernel.kernel.loadings
+    assert W[0] @ W[2] > 0.3 * np.linalg.norm(W[0]) * np.linalg.norm(W[2])
+    assert W[1] @ W[2] < -0.3 * np.linalg.norm(W[1]) * np.linalg.norm(W[2])
