@@ -3,7 +3,7 @@
 import numpy as np
 
 import structgp as sg
-from structgp.learn.lags import _aligned, _parts, _told_by_each
+from structgp.learn.lags import Likeness, _parts, _told_by_each
 from structgp.parameters.tree import free_vector, with_free
 
 
@@ -16,11 +16,11 @@ def test_an_output_that_hears_two_others_ties_their_lags():
     gp = sg.GP(sg.Lagged(sg.GaussianFilters(3, 2, own=False), [0.0, 0.0]), sg.Gaussian([0.1] * 3))
     parts = _parts(gp)
     lags = next(part for path, part in parts.items() if path.endswith(".lags"))
-    loadings = [part for path, part in parts.items() if path.endswith(".loadings")]
     theta = _told_by_each(gp, free_vector(gp), series)
     assert np.all(np.abs(np.log(with_free(gp, theta).kernel.kernel.lengthscale / 0.4)) < 0.7)
-    for found in _aligned(theta, parts, lags, loadings, series):
-        np.testing.assert_allclose(found[lags], [-0.3, 0.5], atol=0.2)
+    likeness = Likeness.of(series)
+    found = likeness.loaded(likeness.along_tree(theta, lags), parts, lags)
+    np.testing.assert_allclose(found[lags], [-0.3, 0.5], atol=0.2)
     W = with_free(gp, found).kernel.kernel.loadings
     assert W[0] @ W[2] > 0.3 * np.linalg.norm(W[0]) * np.linalg.norm(W[2])
     assert W[1] @ W[2] < -0.3 * np.linalg.norm(W[1]) * np.linalg.norm(W[2])

@@ -8,9 +8,10 @@ that have nothing in common may both be heard by a third.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -26,8 +27,8 @@ PEAKS = 3  # of a cross-correlation
 FEW = 4  # values of an output that tell nothing
 LOUD = 0.1  # of the variance: with less noise, loadings that are not yet right hide what a lag is worth
 FINE = 512  # places of the grid on which correlations are taken
+STEPS = 20  # of a short climb
 PIECE = 16  # evidences in one computation
-SHARED = 0.9  # of the size of an output that is taken for shared, where that is tried
 
 
 def with_lags(
@@ -49,10 +50,28 @@ def with_lags(
     bases = [starts[i] for i in order[:3]]
     series = _series(X, data, found.count) if len(shape) == 1 and X.shape[1] == 2 else None
     if series is not None:
-        told = _told_by_each(model, starts[order[0]], series)
-        bases = [bases[0], told, *_aligned(told, parts, lags, loadings, series)]
-    ends = [_scanned(base, lags, loadings, shape, found.count, values, X, data) for base in bases]
-    return [*starts, *ends]
+        bases = [bases[0], _told_by_each(model, bases[0], series)]
+    scan = functools.partial(_scanned, lags=lags, shape=shape, count=found.count, values=values, X=X, data=data)
+    either = lambda theta, output: [theta, _flipped(theta, loadings, output, found.count)]
+    ends = [scan(base, variants=either) for base in bases]
+    if series is not None:
+        likeness = Likeness.of(series)
+        loaded = lambda theta, output: [likeness.loaded(theta, parts, lags)]
+        ends += [scan(start, variants=loaded) for start in (bases[1], likeness.along_tree(bases[1], lags))]
+    return [*starts, *(_climbed_a_little(objective, end) for end in ends)]
+
+
+def _climbed_a_little(objective: Objective, theta: np.ndarray) -> np.ndarray:
+    """θ some steps up: which lags are right shows when loadings and widths have come to suit them."""
+    from scipy.optimize import minimize
+
+    def lacking(x: np.ndarray) -> tuple[float, np.ndarray]:
+        value, slope = objective(x)
+        fine = np.isfinite(value) and np.all(np.isfinite(slope))
+        return (-float(value), -np.asarray(slope)) if fine else (1e300, np.zeros(len(x)))
+
+    found = minimize(lacking, theta, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+    return found.x if np.isfinite(found.fun) and found.fun < 1e299 else theta
 
 
 def _parts(model: Any) -> dict[str, slice]:
@@ -76,15 +95,16 @@ def _evidences(objective: Objective) -> Callable[[np.ndarray], np.ndarray]:
 
 def _scanned(
     theta: np.ndarray,
+    *,
     lags: slice,
-    loadings: list[slice],
     shape: tuple[int, ...],
     count: int,
     values: Callable[[np.ndarray], np.ndarray],
     X: np.ndarray,
     data: Data,
+    variants: Callable[[np.ndarray, int], list[np.ndarray]],
 ) -> np.ndarray:
-    """θ with the lags and signs of its outputs that the evidence likes best, one output after the other."""
+    """θ with the lags of its outputs that the evidence likes best, one output after the other, with loadings of variants."""
     seen = np.asarray(data.seen)
     places, which, y = X[seen, :-1], np.round(X[seen, -1]).astype(int), np.asarray(data.y)[seen, 0]
     theta, best = theta.copy(), -np.inf
@@ -95,7 +115,7 @@ def _scanned(
             for lag in _candidates(places, which, y, output, current):
                 moved = theta.copy()
                 moved[lags].reshape(shape)[output - 1] = lag
-                tried += [moved, _flipped(moved, loadings, output, count)]
+                tried += variants(moved, output)
             heights = values(np.stack(tried))
             if heights.max() > best:
                 theta, best = tried[int(np.argmax(heights))], float(heights.max())
@@ -141,44 +161,50 @@ def _roughness(t: np.ndarray, y: np.ndarray) -> float:
     return float(np.clip(np.median(missed**2), LOUD * variance, 0.5 * variance))
 
 
-def _aligned(
-    theta: np.ndarray,
-    parts: dict[str, slice],
-    lags: slice,
-    loadings: list[slice],
-    series: list[tuple[np.ndarray, np.ndarray]],
-) -> list[np.ndarray]:
-    """θ with lags and signs along the tree of the most alike pairs; and with the loadings of what is alike after that."""
-    count, reach = len(series), REACH * float(np.ptp(np.concatenate([t for t, _ in series])))
-    alike = {(i, j): _correlations(*series[i], *series[j], reach) for i in range(count) for j in range(count) if i != j}
-    lag, sign, joined = np.zeros(count), np.ones(count), [0]
-    while len(joined) < count:
-        pairs = [(j, i) for i in joined for j in range(count) if j not in joined]
-        late, early = max(pairs, key=lambda pair: np.abs(alike[pair][1]).max())
-        shifts, heights = alike[late, early]
-        at = int(np.argmax(np.abs(heights)))
-        lag[late], sign[late] = lag[early] + shifts[at], sign[early] * np.sign(heights[at])
-        joined.append(late)
-    moved = theta.copy()
-    moved[lags] = lag[1:]
-    signed = moved.copy()
-    for part in loadings:
-        table = signed[part].reshape(count, -1)
-        table *= sign[:, None] * np.sign(np.where(table[:, :1] == 0, 1.0, table[:, :1]))
-    left = np.eye(count)
-    for (i, j), (shifts, heights) in alike.items():
-        left[i, j] = heights[int(np.argmin(np.abs(shifts - (lag[i] - lag[j]))))]
-    sizes, vectors = np.linalg.eigh(0.5 * (left + left.T))
-    shared = (vectors * np.sqrt(np.maximum(sizes, 0.0)))[:, ::-1]
-    for path, part in parts.items():
-        if part in loadings and path.endswith(".loadings"):
-            table = moved[part].reshape(count, -1)
-            found = shared[:, : table.shape[1]] + 0.05 * np.cos(np.arange(count)[:, None] + np.arange(table.shape[1]))
-            table[:] = found * np.linalg.norm(table, axis=1, keepdims=True) / np.linalg.norm(found, axis=1, keepdims=True)
-            widths = parts.get(path.replace(".loadings", ".lengthscale"))
-            if widths is not None and widths.stop - widths.start == table.size:  # one width: the loadings tell sources apart
-                moved[widths].reshape(table.shape)[:] = theta[widths].reshape(table.shape)[:, :1]
-    return [signed, moved]
+class Likeness(NamedTuple):
+    """How alike outputs are, for each pair (late, early) by shifts of the first behind the second."""
+
+    count: int
+    pairs: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]
+
+    @classmethod
+    def of(cls, series: list[tuple[np.ndarray, np.ndarray]]) -> Likeness:
+        """That of series, given by times and values."""
+        reach = REACH * float(np.ptp(np.concatenate([t for t, _ in series])))
+        pairs = itertools.permutations(range(len(series)), 2)
+        return cls(len(series), {(i, j): _correlations(*series[i], *series[j], reach) for i, j in pairs})
+
+    def along_tree(self, theta: np.ndarray, lags: slice) -> np.ndarray:
+        """θ with the lags along the tree of the most alike pairs."""
+        lag, joined = np.zeros(self.count), [0]
+        while len(joined) < self.count:
+            pairs = [(j, i) for i in joined for j in range(self.count) if j not in joined]
+            late, early = max(pairs, key=lambda pair: np.abs(self.pairs[pair][1]).max())
+            shifts, heights = self.pairs[late, early]
+            lag[late] = lag[early] + shifts[int(np.argmax(np.abs(heights)))]
+            joined.append(late)
+        moved = theta.copy()
+        moved[lags] = lag[1:]
+        return moved
+
+    def loaded(self, theta: np.ndarray, parts: dict[str, slice], lags: slice) -> np.ndarray:
+        """θ with the loadings of what is alike at its lags, and one width for all sources: the loadings tell them apart."""
+        lag, alike = np.append(0.0, theta[lags]), np.eye(self.count)
+        for (i, j), (shifts, heights) in self.pairs.items():
+            alike[i, j] = np.interp(lag[i] - lag[j], shifts, heights, left=0.0, right=0.0)
+        sizes, vectors = np.linalg.eigh(0.5 * (alike + alike.T))
+        shared = (vectors * np.sqrt(np.maximum(sizes, 0.0)))[:, ::-1]
+        changed = theta.copy()
+        for path, part in parts.items():
+            if path.endswith(".loadings"):
+                table = changed[part].reshape(self.count, -1)
+                found = shared[:, : table.shape[1]] + 0.05 * np.cos(np.arange(self.count)[:, None] + np.arange(table.shape[1]))
+                size = np.linalg.norm(table, axis=1, keepdims=True) / np.linalg.norm(found, axis=1, keepdims=True)
+                table[:] = size * found
+                widths = parts.get(path.replace(".loadings", ".lengthscale"))
+                if widths is not None and widths.stop - widths.start == table.size:
+                    changed[widths].reshape(table.shape)[:] = theta[widths].reshape(table.shape)[:, :1]
+        return changed
 
 
 def _flipped(theta: np.ndarray, loadings: list[slice], output: int, count: int) -> np.ndarray:
