@@ -164,7 +164,7 @@ def _roughness(t: np.ndarray, y: np.ndarray) -> float:
 class Likeness(NamedTuple):
     """How alike outputs are, for each pair (late, early) by shifts of the first behind the second."""
 
-    count: int
+    outputs: int
     pairs: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]
 
     @classmethod
@@ -176,9 +176,9 @@ class Likeness(NamedTuple):
 
     def along_tree(self, theta: np.ndarray, lags: slice) -> np.ndarray:
         """θ with the lags along the tree of the most alike pairs."""
-        lag, joined = np.zeros(self.count), [0]
-        while len(joined) < self.count:
-            pairs = [(j, i) for i in joined for j in range(self.count) if j not in joined]
+        lag, joined = np.zeros(self.outputs), [0]
+        while len(joined) < self.outputs:
+            pairs = [(j, i) for i in joined for j in range(self.outputs) if j not in joined]
             late, early = max(pairs, key=lambda pair: np.abs(self.pairs[pair][1]).max())
             shifts, heights = self.pairs[late, early]
             lag[late] = lag[early] + shifts[int(np.argmax(np.abs(heights)))]
@@ -189,7 +189,7 @@ class Likeness(NamedTuple):
 
     def loaded(self, theta: np.ndarray, parts: dict[str, slice], lags: slice) -> np.ndarray:
         """θ with the loadings of what is alike at its lags, and one width for all sources: the loadings tell them apart."""
-        lag, alike = np.append(0.0, theta[lags]), np.eye(self.count)
+        lag, alike = np.append(0.0, theta[lags]), np.eye(self.outputs)
         for (i, j), (shifts, heights) in self.pairs.items():
             alike[i, j] = np.interp(lag[i] - lag[j], shifts, heights, left=0.0, right=0.0)
         sizes, vectors = np.linalg.eigh(0.5 * (alike + alike.T))
@@ -197,8 +197,10 @@ class Likeness(NamedTuple):
         changed = theta.copy()
         for path, part in parts.items():
             if path.endswith(".loadings"):
-                table = changed[part].reshape(self.count, -1)
-                found = shared[:, : table.shape[1]] + 0.05 * np.cos(np.arange(self.count)[:, None] + np.arange(table.shape[1]))
+                table = changed[part].reshape(self.outputs, -1)
+                found = shared[:, : table.shape[1]] + 0.05 * np.cos(
+                    np.arange(self.outputs)[:, None] + np.arange(table.shape[1])
+                )
                 size = np.linalg.norm(table, axis=1, keepdims=True) / np.linalg.norm(found, axis=1, keepdims=True)
                 table[:] = size * found
                 widths = parts.get(path.replace(".loadings", ".lengthscale"))
