@@ -49,7 +49,7 @@ COMPARING = 0.6  # part of the budget, for learning and comparing; the rest is f
 SEARCHING = 0.4  # part of the budget, for the search of projections
 MOST_EVALUATIONS = 100  # of a climb to the functions of a sum
 FEW_PER_COLUMN = 20  # rows for each column of a table, below which lengthscales and noise have priors
-BELIEVED = 1.5  # width of the logarithms of lengthscales in a sum, around what they were made with
+BELIEVED = 1.5  # width of the logarithms of lengthscales and variances in a sum, around what they were made with
 TWICE = 2.0  # times the smallest value that the largest must be for a level that multiplies to differ from one that adds
 NOISE = (0.1, 1.5)  # part of the variance that is noise, typically, and the standard deviation of its logarithm
 
@@ -253,10 +253,16 @@ def _averaged(how: dict[str, Any], gp: GP, fitted: Any, X: Any, y: np.ndarray, p
 
 
 def _around_its_start(gp: GP) -> GP:
-    """A sum whose lengthscales are believed to be about what they were made with: a short-lived term is short-lived."""
-    lengths = [leaf for leaf in learned_leaves(gp) if leaf.path.endswith("lengthscale") and leaf.prior is None]
-    lengths = lengths if isinstance(gp.kernel, Sum) else []
-    return gp.with_prior({leaf.path: LogNormal(float(np.log(leaf.value)), BELIEVED) for leaf in lengths}) if lengths else gp
+    """A sum whose terms are believed to be about what they were made as: what is short-lived is short-lived, and small.
+
+    How much a trend bends and a walk steps has beliefs of its own.
+    """
+    if not isinstance(gp.kernel, Sum):
+        return gp
+    own = tuple(f"kernel.terms[{i}]." for i, term in enumerate(gp.kernel.terms) if isinstance(term, (Spline, Wiener)))
+    named = [leaf for leaf in learned_leaves(gp) if leaf.path.endswith(("lengthscale", "variance")) and leaf.prior is None]
+    made = [leaf for leaf in named if not leaf.path.startswith(own)]
+    return gp.with_prior({leaf.path: LogNormal(float(np.log(leaf.value)), BELIEVED) for leaf in made}) if made else gp
 
 
 def _is_free(kernel: Kernel) -> bool:
