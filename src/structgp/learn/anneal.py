@@ -242,8 +242,8 @@ def by_annealing(peak: Peak, averaging: Averaging) -> Draws:
     """Annealed chains from around the mode, and the members among them by their weights."""
     rng = generator(averaging.seed)
     options: dict[str, Any] = {"schedule": "even", "even": 0.97, "move": "hmc", "values_and_slopes": peak.values_and_slopes}
-    annealed = anneal(with_tails([peak]), peak.values, max(100, averaging.members), rng, **options)
-    chosen = resampled(normalised(annealed.log_weights)[1], averaging.members, rng)
+    annealed = anneal(with_tails([peak]), peak.values, max(100, averaging.count), rng, **options)
+    chosen = resampled(normalised(annealed.log_weights)[1], averaging.count, rng)
     return peak.draws(peak.thetas(annealed.u[chosen]), np.ones(len(chosen)), told(annealed, "ais"), "ais")
 
 

@@ -1,6 +1,6 @@
 """Members of an average over θ: from the shape of its density at the mode, or drawn.
 
-    laplace      θ at normal scores of Sobol points, equally weighted
+    laplace      θ at normal scores of Sobol points and at their mirror images, equally weighted
     ccd          a central composite design: the mode, and 2P + 2^k places on one sphere, which integrate 1 and uᵀu exactly
     grid         steps of one along each u where the log density is within 3 of the highest, at most three parameters
     importance   a multivariate t with 5 degrees of freedom, weighted by density, the largest weights smoothed
@@ -19,10 +19,10 @@ from jaxtyping import Float
 from .._types import generator
 from .anneal import by_annealing
 from .density import Density
-from .peak import Averaging, Draws, Evidence, Peak, normal_scores, normalised, resampled, scores, sobol
+from .peak import Averaging, Draws, Evidence, Peak, normalised, paired_scores, resampled, scores, sobol
 from .sample import by_chains, trajectories
 
-RADIUS = 1.1  # of the sphere of the design, in units of √P
+RADIUS = 1.1  # of the sphere of the design, and how far members are spread: true densities have longer tails than normal ones
 DEEP = 3.0  # how far below its mode the log density is looked at on a grid
 FREEDOM = 5  # degrees of freedom of the wide proposal
 DRAWN = 128  # proposals of importance sampling
@@ -42,8 +42,8 @@ def average(density: Density, theta: Float[np.ndarray, " P"], averaging: Averagi
 
 
 def by_laplace(peak: Peak, averaging: Averaging) -> Draws:
-    """Equally weighted draws from the normal approximation, spread evenly."""
-    u = normal_scores(peak.size, averaging.members, averaging.seed)
+    """Equally weighted draws from the normal approximation, spread evenly, a little further than it says."""
+    u = RADIUS * paired_scores(peak.size, averaging.count, averaging.seed)
     if averaging.polish:
         u = trajectories(peak, u, averaging.polish, 5, 0.4, generator(averaging.seed))
     return peak.draws(peak.within(u), np.ones(len(u)), peak.evidence(), "laplace")
@@ -98,7 +98,7 @@ def by_importance(peak: Peak, averaging: Averaging) -> Draws:
     """Draws from a wide proposal, weighted, and the members among them by their weights."""
     from scipy.special import gammaincinv, gammaln
 
-    count, Q = max(DRAWN, averaging.members), peak.size
+    count, Q = max(DRAWN, averaging.count), peak.size
     uniform = sobol(Q + 1, count, averaging.seed)
     chi2 = 2 * gammaincinv(FREEDOM / 2, uniform[:, -1])
     u = scores(uniform[:, :-1]) * np.sqrt(FREEDOM / chi2)[:, None]
@@ -109,7 +109,7 @@ def by_importance(peak: Peak, averaging: Averaging) -> Draws:
     effective = float(1 / np.sum(share**2))
     error = float(np.sqrt(max(1 / effective - 1 / count, 0.0)))
     evidence = Evidence(log - np.log(count), error, "importance", effective, peak.evaluations + count)
-    chosen = resampled(share, averaging.members, generator(averaging.seed))
+    chosen = resampled(share, averaging.count, generator(averaging.seed))
     return peak.draws(peak.thetas(u[chosen]), np.ones(len(chosen)), evidence, "importance")
 
 

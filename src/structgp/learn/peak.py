@@ -25,18 +25,20 @@ MOST = 50  # parameters that are averaged over without being asked for
 LARGEST = 2000  # rows up to which it is taken without being asked for
 CHAINS = {"hmc": (25, 8), "nuts": (25, 8), "metropolis": (200, 1), "slice": (50, 6)}  # steps, and looks at the density in each
 LOOKS = {"ccd": 1, "grid": 4, "importance": 8, "ais": 600}  # for each member, about
+PAIRED, SINGLE = 6, 16  # members of Laplace's approximation, and of what draws each by itself
 
 
 @dataclasses.dataclass(frozen=True)
 class Averaging:
     """How parameters are averaged over: by which method, with how many members, and what makes it repeatable.
 
-    `polish` moves the members of Laplace's approximation along that many trajectories of the true density, which helps where
-    it is skewed. `steps` are those of chains, or None for what suits the method.
+    `members` are None for what suits the method: six of Laplace's approximation, in pairs on both sides of the mode, are worth
+    as much as sixteen that are not. `polish` moves them along that many trajectories of the true density, which helps where it
+    is skewed. `steps` are those of chains, or None for what suits the method.
     """
 
     method: str = "laplace"
-    members: int = 16
+    members: int | None = None
     seed: int = 0
     polish: int = 0
     steps: int | None = None
@@ -44,13 +46,19 @@ class Averaging:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise ValueError(f"Averaging: method must be one of {METHODS}, got {self.method!r}")
-        whole(self.members, "members", 2)
+        if self.members is not None:
+            whole(self.members, "members", 2)
         whole(self.polish, "polish")
 
     def evaluations(self, free: int) -> int:
         """About how often the density of so many parameters is looked at: for its curvature at the mode, and by draws."""
         steps, each = CHAINS.get(self.method, (1, LOOKS.get(self.method, 5 * self.polish)))
-        return 2 * free + self.members * (self.steps or steps) * each
+        return 2 * free + self.count * (self.steps or steps) * each
+
+    @property
+    def count(self) -> int:
+        """How many members there are."""
+        return self.members or (PAIRED if self.method == "laplace" else SINGLE)
 
 
 METHODS = ("laplace", "ccd", "grid", "importance", "hmc", "nuts", "metropolis", "slice", "ais")
@@ -233,6 +241,13 @@ def sobol(size: int, count: int, seed: Any) -> Float[np.ndarray, "K Q"]:
 def normal_scores(size: int, count: int, seed: Any) -> Float[np.ndarray, "K Q"]:
     """Standard normal points that are spread evenly."""
     return scores(sobol(size, count, seed))
+
+
+def paired_scores(size: int, count: int, seed: Any) -> Float[np.ndarray, "K Q"]:
+    """The same in pairs u and −u, as far from zero as normal ones on average: right for linear functions and for uᵀu."""
+    half = normal_scores(size, (count + 1) // 2, seed)
+    u = np.concatenate([half, -half])[:count]
+    return u * np.sqrt(size / np.mean(np.sum(u * u, axis=1))) if size else u
 
 
 def scores(uniform: np.ndarray) -> np.ndarray:

@@ -35,7 +35,7 @@ Slopes = Callable[[Points], tuple[Heights, Points]]
 def by_chains(peak: Peak, averaging: Averaging) -> Draws:
     """The last states of as many chains as there are members."""
     rng = generator(averaging.seed)
-    u = normal_scores(peak.size, averaging.members, averaging.seed)
+    u = normal_scores(peak.size, averaging.count, averaging.seed)
     steps = averaging.steps or CHAINS[averaging.method][0]
     if averaging.method == "hmc":
         u = trajectories(peak, u, steps, LEAPS, LEAP, rng)

@@ -79,7 +79,7 @@ def _observations(data: Data) -> int:
 def _in_time(averaging: Averaging, chosen: Plan, free: int, learning: Any, deadline: Deadline) -> tuple[Averaging | None, Plan]:
     """The average that was decided on if there is time for it: about an evaluation for each difference and each member."""
     each = learning.seconds / max(learning.evaluations, 1)
-    if deadline.allows(each * (2 * free + averaging.members)):
+    if deadline.allows(each * (2 * free + averaging.count)):
         return averaging, chosen
     return None, dataclasses.replace(chosen, parameters="best: there was no time to average over them", members=1)
 
@@ -91,7 +91,7 @@ def _decided(gp: Any, chosen: Plan, seen: int, parameters: Any, method: str = "e
     if averaging is None:
         return None, dataclasses.replace(chosen, parameters=why)
     evaluations = chosen.evaluations + averaging.evaluations(free)
-    return averaging, dataclasses.replace(chosen, parameters=why, members=averaging.members, evaluations=evaluations)
+    return averaging, dataclasses.replace(chosen, parameters=why, members=averaging.count, evaluations=evaluations)
 
 
 class GP(Parametrised):

@@ -111,7 +111,13 @@ def named_belief(row: Any, model: TableModel) -> Worded:
     time = f" ({unit_of(model)})" if len(model.scale) == 1 and unit_of(model) else ""
     if isinstance(owner, Constant):
         return Worded("level (standard deviation before the data)", tuple(np.sqrt(values)))
-    if name == "noise" or (name == "variance" and not isinstance(owner, (Spline, Wiener))):
+    if isinstance(owner, LogGaussian):
+        return Worded("noise (part of the level)", tuple(np.sqrt(values)))
+    if name == "variance" and isinstance(owner, Spline):
+        return Worded(f"{whose}how much it bends (variance)", tuple(values))
+    if name == "variance" and isinstance(owner, Wiener):
+        return Worded(f"{whose}size of its steps (standard deviation)", tuple(np.sqrt(values)))
+    if name in ("noise", "variance"):
         return Worded(f"{whose}{'noise' if name == 'noise' else 'size'} (standard deviation)", tuple(np.sqrt(values)))
     if name == "value" and way == ["mean"]:
         return Worded("mean", tuple(values))
@@ -148,8 +154,9 @@ def about_sureness(model: TableModel) -> str:
     if not isinstance(model.fitted, FittedMixture):
         return ""
     count, held = len(model.fitted.weights), model.evaluation.with_best.get("in 95 % interval")
+    likely = "all equally likely" if np.ptp(model.fitted.weights) == 0 else "each as likely as its weight says"
     said = (
-        f"{count} draws of the parameters that the rows leave possible are averaged over, each as likely as its weight says. "
+        f"{count} draws of the parameters that the rows leave possible are averaged over, {likely}. "
         "The table has the interval of each parameter."
     )
     if sum("lengthscale[" in row.name for row in model.fitted.parameters()) > MOST_LENGTHS:
