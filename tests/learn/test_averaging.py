@@ -6,9 +6,9 @@ import pytest
 import structgp as sg
 from structgp.learn.anneal import anneal, around
 from structgp.learn.average import design, smoothed
-from structgp.learn.believe import believe
+from structgp.learn.believe import WeakBeliefs, believe
 from structgp.learn.integrate import integrate
-from structgp.learn.peak import Peak, choose, normal_scores, resampled
+from structgp.learn.peak import Peak, choose, normal_scores, paired_scores, resampled
 from structgp.learn.sample import metropolis_step, slice_step, trajectories
 from structgp.parameters.tree import free_names, free_vector
 from structgp.process.evidence import density_of, posterior_of_parameters
@@ -81,6 +81,24 @@ def test_bounds_cut_a_belief_off_and_it_still_integrates_to_one():
     grid = np.linspace(np.log(0.4), np.log(3.2), 20001)[:, None]
     np.testing.assert_allclose(np.sum(np.exp(density.log_priors(grid))) * (grid[1, 0] - grid[0, 0]), 1, rtol=1e-3)
     assert np.isneginf(density.log_priors(np.log([[0.45]])))[0]
+
+
+def test_the_size_behind_labels_has_heavy_tails_and_others_do_not():
+    with_labels = sg.GP(sg.Matern52(), sg.Bernoulli())
+    beliefs = believe(with_labels, X[:, None], sg.GP(with_labels.kernel).condition(X, Y > 0).data)
+    assert dict(zip(free_names(with_labels), beliefs.tails, strict=True)) == {
+        "kernel.lengthscale": False,
+        "kernel.variance": True,
+    }
+    bounds, yes = np.array([[-np.inf, 2.0]]), np.array([True])
+    one = WeakBeliefs(np.array([0.3]), np.array([0.5]), np.eye(1), yes, bounds, yes)
+    own, grid = one.own(), np.linspace(-80, 2, 400_001)[:, None]
+    np.testing.assert_allclose(np.sum(np.exp(own.log_probs(grid))) * (grid[1, 0] - grid[0, 0]), 1, rtol=1e-4)
+    sides = own.log_probs(np.array([[-1.7 + 1e-6], [-1.7 - 1e-6]]))
+    value, slope = own.log_prob(np.array([-1.7]))
+    np.testing.assert_allclose([value, slope[0]], [sides.mean(), (sides[0] - sides[1]) / 2e-6], rtol=1e-6)
+    thinner = one._replace(heavy=None).own()
+    assert own.log_probs(np.array([[-5.0]])) > thinner.log_probs(np.array([[-5.0]])) + 30
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +200,9 @@ def test_designs_and_scores_have_the_moments_of_a_normal():
         scores = normal_scores(size, 16, 0)
         np.testing.assert_allclose(scores.mean(axis=0), 0, atol=0.2)
         np.testing.assert_allclose(scores.std(axis=0), 1, atol=0.25)
+        pairs = paired_scores(size, 6, 0)
+        np.testing.assert_allclose(pairs.mean(axis=0), 0, atol=1e-12)
+        np.testing.assert_allclose(np.sum(pairs**2) / 6, size, rtol=1e-12)
     np.testing.assert_array_equal(resampled(np.array([0.5, 0.0, 0.25, 0.25]), 4, np.random.default_rng(0)), [0, 0, 2, 3])
 
 

@@ -76,6 +76,26 @@ def candidate(name, noise, seconds=0.0):
     return Candidate(name, fit, lambda fitted, X, y: fitted.gp.condition(X, y, missing="infer"), seconds)
 
 
+def test_what_is_averaged_is_learned_again_from_all_rows_and_other_noise_is_tried():
+    t = np.arange(float(DAYS))
+    problem = Problem(t[:, None], 3 + 2 * np.sin(t / 9), "regression", "series", (), 0)
+    seen = []
+
+    def average(fitted, X, y, parameters):
+        seen.append(len(y))
+        return fitted.gp.condition(X, y)
+
+    better = candidate("better", 0.01)._replace(average=average)
+    plain = candidate("plain", 0.1)._replace(proportional=lambda: better)
+    found = compare(problem, [plain], NEVER, parameters="auto")
+    assert [trial.name for trial in found.trials if trial.chosen] == ["better"]
+    assert seen == [DAYS - DAYS // 10, DAYS]
+    named = {one.name: one.proportional for one in candidates_for(problem, None, "auto", 60.0)}
+    assert named["random walk"]().name == "random walk, noise in proportion to the level"
+    below = candidates_for(problem._replace(y=problem.y - 3), None, "auto", 60.0)
+    assert not any(one.proportional for one in below)
+
+
 def test_the_best_candidate_within_the_budget_gets_all_rows():
     t = np.arange(float(DAYS))
     y = np.sin(t / 4) + 0.1 * np.random.default_rng(0).standard_normal(DAYS)

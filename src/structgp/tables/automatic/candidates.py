@@ -255,13 +255,14 @@ def _averaged(how: dict[str, Any], gp: GP, fitted: Any, X: Any, y: np.ndarray, p
 def _around_its_start(gp: GP) -> GP:
     """A sum whose terms are believed to be about what they were made as: what is short-lived is short-lived, and small.
 
-    How much a trend bends and a walk steps has beliefs of its own.
+    How much a trend bends and a walk steps has beliefs of its own, and so has the size of what is behind labels.
     """
     if not isinstance(gp.kernel, Sum):
         return gp
     own = tuple(f"kernel.terms[{i}]." for i, term in enumerate(gp.kernel.terms) if isinstance(term, (Spline, Wiener)))
-    named = [leaf for leaf in learned_leaves(gp) if leaf.path.endswith(("lengthscale", "variance")) and leaf.prior is None]
-    made = [leaf for leaf in named if not leaf.path.startswith(own)]
+    names = ("lengthscale", "variance") if gp.likelihood.tells_size else ("lengthscale",)
+    made = [leaf for leaf in learned_leaves(gp) if leaf.path.endswith(names) and not leaf.path.startswith(own)]
+    made = [leaf for leaf in made if leaf.prior is None]
     return gp.with_prior({leaf.path: LogNormal(float(np.log(leaf.value)), BELIEVED) for leaf in made}) if made else gp
 
 
