@@ -2,6 +2,7 @@
 
     python -m benchmarks.averaging coverage                      # 95 and 50 % intervals and log densities, small tables
     python -m benchmarks.averaging coverage --ways best laplace --splits 4
+    python -m benchmarks.averaging labels                        # −log p of test labels with the best parameters, and averaged
     python -m benchmarks.averaging evidence                      # log Bayes factors by AIS against quadrature
     python -m benchmarks.averaging evidence --box 10             # the same where 16 places are far apart: several modes
     python -m benchmarks.averaging tables                        # tables 8.1–8.3 of Boyle (2007), and one by one = at once
@@ -23,7 +24,8 @@ CELLS = (
     *(("draw", 20), ("power", 20), ("concrete", 20), ("energy", 20), ("kin8nm", 20)),
     *(("draw", 50), ("concrete", 50), ("energy", 50), ("kin8nm", 50), ("nile", 30)),
 )
-WAYS = ("best", "laplace", "polished", "ccd", "importance", "hmc")
+WAYS = ("best", "laplace", "sixteen", "polished", "ccd", "importance", "hmc")
+LABELS = ("crabs", "raetsch_heart", "raetsch_thyroid", "raetsch_breast-cancer", "pima_ripley", "ripley_synth", "uci_ionosphere")
 TEST = 200
 
 
@@ -59,8 +61,8 @@ def options(way: str) -> Any:
     """What `fit` is told about parameters."""
     import structgp as sg
 
-    if way == "polished":
-        return sg.Averaging(polish=1)
+    if way in ("polished", "sixteen"):
+        return sg.Averaging(polish=1) if way == "polished" else sg.Averaging(members=16)
     return sg.Averaging("hmc", members=32) if way == "hmc" else way
 
 
@@ -97,6 +99,30 @@ def coverage(ways: list[str], splits: int) -> None:
             print(line(*cell, way, found), flush=True)
     for way, rows in means.items():
         print(line("mean", "", way, np.mean(rows, axis=0)), f"  least 95 %: {np.min(rows, axis=0)[1]:.3f}")
+
+
+def labels(splits: int) -> None:
+    """Mean −log p of the labels of test rows, and the part that was wrong, of `GPClassifier`."""
+    import structgp as sg
+    from benchmarks.sets import part_of
+
+    print(f"{'set':<22} {'splits':>6}  " + "  ".join(f"{way:>8} {'wrong':>6}" for way in ("best", "averaged")))
+    for name in LABELS:
+        found: list[list[float]] = []
+        for split in range(splits):
+            try:
+                part = part_of(name, split)
+            except IndexError:  # no more of them are stored
+                break
+            row: list[float] = []
+            for parameters in ("best", "laplace"):
+                model = sg.GPClassifier(structure="dense", parameters=parameters, random_state=0)
+                p = model.fit(part.X_train, part.y_train).predict_proba(part.X_test)
+                code = np.searchsorted(model.classes_, part.y_test)
+                row += [-float(np.mean(np.log(p[np.arange(len(code)), code]))), float(np.mean(p.argmax(axis=1) != code))]
+            found.append(row)
+        a, b, c, d = np.mean(found, axis=0)
+        print(f"{name:<22} {len(found):>6}  {a:>8.4f} {b:>6.3f}  {c:>8.4f} {d:>6.3f}", flush=True)
 
 
 def plane(scales: tuple[float, float], seed: int, box: float) -> tuple[np.ndarray, np.ndarray]:
@@ -227,7 +253,7 @@ def cost(repeats: int) -> None:
 def main() -> None:
     """Run one of the studies."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=("coverage", "evidence", "tables", "cost"))
+    parser.add_argument("study", choices=("coverage", "labels", "evidence", "tables", "cost"))
     parser.add_argument("--ways", nargs="*", choices=WAYS, default=["best", "laplace", "hmc"])
     parser.add_argument("--splits", type=int, default=8)
     parser.add_argument("--chains", type=int, default=100)
@@ -235,6 +261,8 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.study == "coverage":
         coverage(chosen.ways, chosen.splits)
+    elif chosen.study == "labels":
+        labels(chosen.splits)
     elif chosen.study == "evidence":
         evidence(chosen.splits, chosen.chains, chosen.box)
     elif chosen.study == "tables":
