@@ -2,6 +2,7 @@
 
     python -m benchmarks chooser-study --jobs 8 --json study.jsonl            # 36 sets, first split, 60 s for each fit
     python -m benchmarks chooser-study --sets uci_boston raetsch_heart --splits 3 --seconds 30
+    python -m benchmarks chooser-study --first 1                              # the second split of every set
     python -m benchmarks chooser-study --json study.jsonl --table             # only the table of what is in the file
 
 Each (set, split, structure) is learned in a process of its own with two cores, and is a line of the file as soon as it is done;
@@ -81,7 +82,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--again", nargs="+", default=[], metavar="STRUCTURE", help="run though it is in the file; the last counts"
     )
-    parser.add_argument("--splits", type=int, default=1)
+    parser.add_argument("--splits", type=int, default=1, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="the split to begin with")
     parser.add_argument("--seconds", type=float, default=60.0, help="that a fit may take (default 60)")
     parser.add_argument("--jobs", type=int, default=max((os.cpu_count() or CORES) // CORES, 1), help="processes at a time")
     parser.add_argument("--wall", type=float, help="seconds after which the study ends, and what runs is given up")
@@ -107,7 +109,7 @@ def run(options: argparse.Namespace, done: Sequence[Record]) -> Iterator[Record]
     cases = [
         (name, split, structure, options.seconds)
         for name in reversed(options.sets)
-        for split in range(options.splits)
+        for split in range(options.first, options.first + options.splits)
         for structure in options.structures
     ]
     ends = np.inf if options.wall is None else time.monotonic() + options.wall

@@ -1,6 +1,7 @@
 """Regression and label sets by name, all in one shape: training and test rows of a numbered split, inputs as they are stored.
 
-Stored splits are used where there are some; elsewhere a quarter of the rows, by the number of the split, is tested on.
+Stored splits are used where there are some, and beyond the last of them the rows are divided anew into as many; elsewhere a
+quarter of the rows, by the number of the split, is tested on.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,10 @@ def stored(name: str, split: int, drop: str | None = None) -> Part:
 
 
 def _division(table: Table, split: int) -> Callable[[np.ndarray, np.ndarray], Part]:
-    train, test = table.splits[split]
+    train, test = table.splits[min(split, len(table.splits) - 1)]
+    if split >= len(table.splits):
+        rows = np.random.default_rng(split).permutation(np.concatenate([train, test]))
+        train, test = np.split(rows, [len(train)])
     return lambda X, y: Part(X[train], y[train], X[test], y[test])
 
 

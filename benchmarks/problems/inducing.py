@@ -1,16 +1,20 @@
 """Inducing inputs: the evidence and its gradient beside others, and accuracy on real data.
 
 Time, as for all problems: ``python -m benchmarks inducing-evidence``. Accuracy on the first stored split of each set, one row
-each, in CPU seconds of this process (learning, compilation included), which other processes on the machine do not change much:
+each, in CPU seconds of this process (learning and predicting, compilation included), which other processes on the machine do
+not change much:
 
     python -m benchmarks.problems.inducing                       # regression sets with the numbers of inputs below
     python -m benchmarks.problems.inducing kin40k --inputs 500 --method vfe --kernel se
     python -m benchmarks.problems.inducing raetsch_ringnorm usps --inputs 2 --splits 3
     python -m benchmarks.problems.inducing kin40k elevators --redraw 1        # rows divided anew
+    python -m benchmarks.problems.inducing kin40k elevators --peer            # SGPR of GPyTorch, 100 steps of Adam
     python -m benchmarks.problems.inducing uci_kin8nm uci_power --splits 3 --start plain   # without the stages of learning
     python -m benchmarks.problems.inducing raetsch --splits 10 --jobs 16      # table 2.1 of the seed, with its inputs
     python -m benchmarks.problems.inducing parquet --rows 1000000             # a temporary file: time and peak memory
     python -m benchmarks.problems.inducing parquet --rows 1000000 --way memory
+    python -m benchmarks.problems.inducing stream --rows 1000000              # 200 inputs; saved and resumed half way
+    python -m benchmarks.problems.inducing accelerator --rows 500000 --inputs 1000     # one evidence with its gradient
 
 Inputs and targets are standardised by the training rows; NMSE is the squared error over the variance of the test targets, MNLP
 the mean negative log density of standardised targets. For labels: error rate and mean negative log probability.
@@ -21,7 +25,8 @@ import concurrent.futures
 import contextlib
 import multiprocessing
 import time
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +35,8 @@ from benchmarks.registry import Result, Run, problem
 
 D, M = 8, 500
 NOISE, LENGTH = 0.1, 1.5
+BLOCK = 2**14  # rows of a stream at a time
+STEPS, RATE = 100, 0.1  # of Adam, for GPyTorch
 SETS = {"kin40k": 500, "elevators": 500, "pumadyn32nm": 500, "pumadyn8nm": 100, "pumadyn8fm": 200, "uci_protein": 1000}
 
 
@@ -108,6 +115,19 @@ def four_products(data: Rows) -> Run:
 
 @EVIDENCE.method("GPyTorch SGPR", requires=("gpytorch",))
 def gpytorch_sgpr(data: Rows) -> Run:
+    _, bound = sgpr(data, LENGTH)
+
+    def call() -> Result:
+        clock = time.process_time()
+        value = bound()
+        value.backward()
+        return {"evidence": float(value), "CPU s": time.process_time() - clock}
+
+    return Run(call)
+
+
+def sgpr(data: Rows, lengthscale: float) -> tuple[Any, Callable[[], Any]]:
+    """GPyTorch's model of the same with its inputs learned, and its bound as a tensor, gradients at zero."""
     import gpytorch
     import torch
 
@@ -118,7 +138,7 @@ def gpytorch_sgpr(data: Rows) -> Run:
         def __init__(self, likelihood: object) -> None:
             super().__init__(X, y, likelihood)
             self.mean = gpytorch.means.ZeroMean()
-            base = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(ard_num_dims=D))
+            base = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(ard_num_dims=X.shape[1]))
             self.kernel = gpytorch.kernels.InducingPointKernel(base, tensor(data.Z).clone(), likelihood)
 
         def forward(self, x: object) -> object:
@@ -127,35 +147,56 @@ def gpytorch_sgpr(data: Rows) -> Run:
     likelihood = gpytorch.likelihoods.GaussianLikelihood().double()
     likelihood.noise = NOISE
     model = Model(likelihood).double().train()
-    model.kernel.base_kernel.outputscale, model.kernel.base_kernel.base_kernel.lengthscale = 1.0, LENGTH
+    model.kernel.base_kernel.outputscale, model.kernel.base_kernel.base_kernel.lengthscale = 1.0, lengthscale
     bound = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
 
-    def call() -> Result:
-        clock = time.process_time()
+    def call() -> Any:
         model.zero_grad(set_to_none=True)
-        value = bound(model(X), y) * len(y)
-        value.backward()
-        return {"evidence": float(value), "CPU s": time.process_time() - clock}
+        return bound(model(X), y) * len(y)
 
-    return Run(call)
+    return model, call
 
 
-def regression(part: Part, inputs: int, method: str, kernel: str) -> str:
-    """NMSE, MNLP and coverage of one fit."""
+def by_gpytorch(X: np.ndarray, y: np.ndarray, Xs: np.ndarray, inputs: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Means and standard deviations of new observations after some steps of Adam, from random rows as inputs; and the steps."""
+    import torch
+
+    Z = X[np.random.default_rng(0).permutation(len(X))[:inputs]]
+    model, bound = sgpr(Rows(X, y, Z), float(np.sqrt(X.shape[1])))
+    adam = torch.optim.Adam(model.parameters(), lr=RATE)
+    for _ in range(STEPS):
+        loss = -bound() / len(y)
+        loss.backward()
+        adam.step()
+    model.eval()
+    with torch.no_grad():
+        p = model.likelihood.eval()(model(torch.as_tensor(Xs)))
+        return p.mean.numpy(), p.variance.sqrt().numpy(), STEPS
+
+
+def by_us(X: np.ndarray, y: np.ndarray, Xs: np.ndarray, inputs: int, method: str, kernel: str) -> tuple[Any, Any, int]:
+    """The same of ours."""
     import structgp as sg
 
+    kernels = {"se": sg.SquaredExponential, "m52": sg.Matern52, "m32": sg.Matern32}
+    fitted = sg.GP(kernels[kernel](np.ones(X.shape[1])), sg.Gaussian(0.1)).fit(X, y, approximate=sg.Inducing(inputs, method))
+    p = fitted.predict(Xs)
+    return p.mean, p.observed.sd, fitted.learning.evaluations
+
+
+def regression(part: Part, inputs: int, args: argparse.Namespace) -> str:
+    """NMSE, MNLP and coverage of one fit."""
     center, scale, level, unit = part.X_train.mean(0), part.X_train.std(0), part.y_train.mean(), part.y_train.std()
     scale = np.where(scale > 1e-9 * np.abs(center), scale, 1.0)  # of a column that is constant
     X, Xs = ((rows - center) / scale for rows in (part.X_train, part.X_test))
     y, ys = (part.y_train - level) / unit, (part.y_test - level) / unit
-    kernels = {"se": sg.SquaredExponential, "m52": sg.Matern52, "m32": sg.Matern32}
     clock = time.process_time()
-    fitted = sg.GP(kernels[kernel](np.ones(X.shape[1])), sg.Gaussian(0.1)).fit(X, y, approximate=sg.Inducing(inputs, method))
+    given = X, y, Xs, inputs
+    mean, sd, count = by_gpytorch(*given) if args.peer else by_us(*given, args.method, args.kernel)
     seconds = time.process_time() - clock
-    p = fitted.predict(Xs)
-    nmse, mnlp = np.mean((p.mean - ys) ** 2) / np.var(ys), -np.mean(p.log_prob(ys))
-    cover = np.mean(np.abs(p.mean - ys) < 1.96 * p.observed.sd)
-    return f"{nmse:.4f}  {mnlp:7.4f}  {cover:.3f}  {seconds:6.1f}  {fitted.learning.evaluations:4d}"
+    nmse, off = np.mean((mean - ys) ** 2) / np.var(ys), (ys - mean) / sd
+    mnlp = np.mean(0.5 * off**2 + np.log(sd) + 0.5 * np.log(2 * np.pi))
+    return f"{nmse:.4f}  {mnlp:7.4f}  {np.mean(np.abs(off) < 1.96):.3f}  {seconds:6.1f}  {count:4d}"
 
 
 def labels(part: Part, inputs: int, inference: str | None) -> str:
@@ -232,6 +273,67 @@ def parquet(rows: int, inputs: int, way: str) -> str:
     return f"NMSE of f {nmse:.5f}  covers {cover:.3f}  {wall:.0f} s wall  {cpu:.0f} CPU s  {memory}"
 
 
+def stream(rows: int, inputs: int) -> str:
+    """Rows of four columns in blocks: rows a second, memory, and the same numbers after it was saved and loaded half way."""
+    import resource
+    import tempfile
+    from pathlib import Path
+
+    import structgp as sg
+
+    peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    gp = sg.GP(sg.SquaredExponential(np.full(4, 1.0)), sg.Gaussian(0.1))
+
+    def blocks(first: int, last: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for at in range(first, last, BLOCK):
+            rng = np.random.default_rng(at)
+            X = rng.uniform(-2, 2, (min(BLOCK, last - at), 4))
+            yield X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.3 * rng.normal(size=len(X))
+
+    begun = gp.stream(approximate=sg.Inducing(inputs))
+    half = rows // 2 // BLOCK * BLOCK
+    for X, y in blocks(0, BLOCK):
+        begun = begun.update(X, y)
+    clock, cpu, before = time.perf_counter(), time.process_time(), peak()
+    for X, y in blocks(BLOCK, half):
+        begun = begun.update(X, y)
+    wall, cpu = time.perf_counter() - clock, time.process_time() - cpu
+    with tempfile.TemporaryDirectory() as folder:
+        begun.save(Path(folder) / "half.structgp")
+        ends = [begun, sg.load(Path(folder) / "half.structgp")]
+    for X, y in blocks(half, rows):
+        ends = [one.update(X, y) for one in ends]
+    new = np.random.default_rng(1).uniform(-2, 2, (1000, 4))
+    means = [one.predict(new).mean for one in ends]
+    truth = np.sin(2 * new[:, 0]) * new[:, 1]
+    return (
+        f"{(half - BLOCK) / wall:.0f} rows/s, {(half - BLOCK) / cpu:.0f} rows/CPU s, {peak() - before:.0f} MB more than after "
+        f"{BLOCK} rows; NMSE of f {np.mean((means[0] - truth) ** 2) / truth.var():.5f}; resumed: differs by "
+        f"{np.max(np.abs(means[0] - means[1])):.1g}"
+    )
+
+
+def accelerator(rows: int, inputs: int, method: str) -> str:
+    """One evidence with its gradient where JAX runs, the best of five."""
+    import jax
+
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (rows, D))
+    y = np.sin(2 * X[:, 0]) * X[:, 1] + 0.3 * rng.normal(size=rows)
+    objective, theta = objective_of(Rows(X, y, X[:inputs] + 0.01), method)
+    seconds = []
+    for _ in range(6):
+        clock = time.perf_counter()
+        value, _ = objective(theta)
+        seconds.append(time.perf_counter() - clock)
+    device = jax.devices()[0]
+    memory = (device.memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30
+    return (
+        f"{device.device_kind}: {rows} rows, {inputs} inputs, {method}: {1e3 * min(seconds[1:]):.1f} ms "
+        f"(first {seconds[0]:.1f} s, peak {memory:.1f} GiB), evidence {value:.8g}"
+    )
+
+
 CRABS = ("FL", "RW", "CL", "CW", "BD")
 
 
@@ -262,7 +364,7 @@ def one_row(name: str, number: int, args: argparse.Namespace) -> tuple[str, str]
 
         door.OWN.pop("inducing", None)
     few = len(np.unique(part.y_train)) == 2
-    row = labels(part, inputs, args.inference) if few else regression(part, inputs, args.method, args.kernel)
+    row = labels(part, inputs, args.inference) if few else regression(part, inputs, args)
     return name, f"{name:<22} {number:3d} {inputs:5d}  {row}"
 
 
@@ -278,12 +380,18 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the split to begin with")
     parser.add_argument("--redraw", type=int, help="a seed by which the rows are divided anew, in place of the stored splits")
     parser.add_argument("--start", default="stages", choices=["stages", "plain"], help="plain: one climb from a default start")
+    parser.add_argument("--peer", action="store_true", help="GPyTorch's SGPR in place of ours")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="of the temporary file, for 'parquet'")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="for 'parquet', 'stream' and 'accelerator'")
     parser.add_argument("--way", default="batches", choices=["batches", "memory"])
     args = parser.parse_args()
-    if args.sets == ["parquet"]:
-        print(parquet(args.rows, args.inputs or M, args.way))
+    own = {
+        "parquet": lambda: parquet(args.rows, args.inputs or M, args.way),
+        "stream": lambda: stream(args.rows, args.inputs or 200),
+        "accelerator": lambda: accelerator(args.rows, args.inputs or 1000, "vfe" if args.method == "auto" else args.method),
+    }
+    if len(args.sets) == 1 and args.sets[0] in own:
+        print(own[args.sets[0]]())
         return
     print("set                  split     M   NMSE/err  MNLP   cover  CPU s  evaluations")
     sets = [one for name in args.sets for one in (SEED if name == "raetsch" else [name])]

@@ -25,6 +25,7 @@ from .dense import covariance, variances
 from .features import HELD
 
 ROWS = 2048  # whose covariances with the inducing inputs are held at a time
+MANY_ROWS = 2**15  # on an accelerator, which small products leave idle
 
 
 class Through(NamedTuple):
@@ -92,7 +93,7 @@ class LowRank(Structure):
 
     def rows(self) -> Float[Array, "B n D"]:
         """The rows in blocks of one size, so that a few rows more are the same program."""
-        return in_blocks(self.X, ROWS)
+        return in_blocks(self.X, ROWS if jax.default_backend() == "cpu" else MANY_ROWS)
 
     def among(self) -> Float[Array, "M M"]:
         """K_uu, with jitter."""

@@ -184,12 +184,14 @@ def _backward(rule: Rule, natural: bool, saved: tuple, to: tuple[Array, Array]) 
         got = pulled(of, jnp.sum(V * AV, axis=0), V.T @ m, t, a, G, rule, natural)
         to_V = 2 * (a * AV * of.e + m @ S @ got.residual.T - V * got.d)
         to_K = solve_triangular(L, to_V, lower=True, trans="T")
-        total = jax.tree.map(jnp.add, total, (back((to_K.T, got.d))[0], (V * got.d) @ V.T))
-        return total, (got.w, got.t)
+        more = back((to_K.T, got.d))[0], (V * got.d) @ V.T if rule.share else total[1]
+        return jax.tree.map(jnp.add, total, more), (got.w, got.t)
 
     start = jax.tree.map(jnp.zeros_like, cross), jnp.zeros_like(L)
     size = rows.shape[1]
     (to_cross, VcV), (to_w, to_t) = jax.lax.scan(pull, start, (rows, in_blocks(w, size), in_blocks(t, size)))
+    if rule.charged and not rule.share:  # c = a e
+        VcV = a * (R @ R.T - jnp.eye(len(L)))
     inner = a * (jnp.eye(len(L)) - inverse) + m @ S @ m.T - 0.5 * (VcV + VcV.T)
     half = solve_triangular(L, inner, lower=True, trans="T")
     to_Kuu = -solve_triangular(L, half.T, lower=True, trans="T")
