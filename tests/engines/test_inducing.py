@@ -313,6 +313,7 @@ def test_as_many_inputs_as_rows_are_exact_and_say_so():
         (lambda: sg.Inducing(9, learn="yes"), "learn must be True, False or None"),
         (lambda: given(inputs=[[0.0], [1.0]]), "the inducing inputs have 1 columns, but the kernel sees 2"),
         (lambda: given(structure="dense"), "structure='dense' is exact, so nothing is approximate there"),
+        (lambda: given(structure="neighbours"), "structure='neighbours' is another approximation: leave out one of the two"),
         (
             lambda: given("vfe", y=(Y > 0) * 1.0, likelihood=sg.Bernoulli(), inference="ep"),
             "'ep' does not settle on method='vfe'",

@@ -27,7 +27,7 @@ from structgp import (
     ProjectionPursuitGPRegressor,
 )
 from structgp.learn.clock import NEVER, OUT_OF_TIME
-from structgp.models import choose
+from structgp.models import candidates, choose
 from structgp.models.additive.model import FittedAdditive
 from structgp.models.pursuit.model import FittedProjectionPursuit
 
@@ -122,7 +122,7 @@ def few_rows_are_many(monkeypatch):
     monkeypatch.setattr("structgp.sklearn.estimators.affordable_rows", lambda *_: 40)
     monkeypatch.setattr(choose, "SEARCH", choose.Limits(projections=3))
     monkeypatch.setattr(choose, "HELD", 0.3)
-    monkeypatch.setattr(choose, "INDUCING", 8)
+    monkeypatch.setattr(candidates, "INDUCING", 8)
     monkeypatch.setattr(choose, "PAYS", np.inf)
 
 
@@ -142,8 +142,7 @@ def test_rows_held_out_decide_where_a_dense_matrix_is_too_large(few_rows_are_man
     assert chosen.startswith("Additive   mean exact, evidence from below")
     assert ("projection pursuit" in chosen) == (kind is FittedProjectionPursuit)
     assert "of a row held out" in chosen
-    assert sum("of a row held out" in other for other in others) == 2  # the other sum, and inducing inputs
-    assert "200 rows in a dense matrix take" in others[-1]
+    assert sum("of a row held out" in other for other in others) == 3  # the other sum, and one function by both ways
     mean, covariance = model.predict(rows[:5], return_cov=True)
     np.testing.assert_allclose(np.sqrt(np.diag(covariance)), model.predict(rows[:5], return_std=True)[1], rtol=1e-3)
     assert model.sample_y(rows[:5], 3).shape == (5, 3)
@@ -162,7 +161,8 @@ def listed(**gps):
                 raise ValueError("no such luck\nand more")
             return gp.condition(X, y)
 
-        return choose.Candidate("one", fit, lambda fitted, X, y: gp.condition(X, y), given if isinstance(given, float) else 0.0)
+        seconds = given if isinstance(given, float) else 0.0
+        return candidates.Candidate("one", fit, lambda fitted, X, y: gp.condition(X, y), seconds)
 
     return {name.replace("_", "-"): one(given) for name, given in gps.items()}
 
@@ -170,8 +170,8 @@ def listed(**gps):
 def test_the_plan_says_how_each_did_and_why_others_did_not(few_rows_are_many, monkeypatch):
     good, bad = (sg.GP(sg.Matern52([a, b, 9.0], 4.0), sg.Gaussian(0.09)) for a, b in ((1.0, 9.0), (9.0, 1.0)))
     y = 3 * np.sin(2 * X[:, 0]) + 0.3 * np.random.default_rng(0).standard_normal(64)
-    candidates = listed(inducing=good, additive=None, neighbours=bad, projection_pursuit=1e4)
-    monkeypatch.setattr(choose, "for_many_rows", lambda *_: candidates)
+    tried = listed(inducing=good, additive=None, neighbours=bad, projection_pursuit=1e4)
+    monkeypatch.setattr(choose, "for_many_rows", lambda *_: tried)
     monkeypatch.setattr(choose, "_offer", lambda attempt, fitted, X, classes: fitted.plan.chosen)
     model = GPRegressor(random_state=0).fit(X, y)
     assert model.fitted_.gp is good
@@ -199,15 +199,15 @@ def test_what_cannot_pay_is_not_tried(few_rows_are_many, monkeypatch):
         return good.condition(X, y)
 
     monkeypatch.setattr(choose, "PAYS", 1.5)
-    candidates = listed(additive=None, inducing=good, projection_pursuit=None)
-    candidates["inducing"] = candidates["inducing"]._replace(fit=fit, go_on=go_on)
-    monkeypatch.setattr(choose, "for_many_rows", lambda *_: candidates)
+    tried = listed(additive=None, inducing=good, projection_pursuit=None)
+    tried["inducing"] = tried["inducing"]._replace(fit=fit, go_on=go_on)
+    monkeypatch.setattr(choose, "for_many_rows", lambda *_: tried)
     monkeypatch.setattr(choose, "_offer", lambda attempt, fitted, X, classes: fitted.plan.chosen)
     plan = str(GPRegressor(random_state=0).fit(rows, y).plan_)
     assert on == [800]
     assert "by least squares its error is" in plan
     assert "the time is left to the leader, which was stopped by the clock" in plan
-    slow = {name: one._replace(seconds=1e4) for name, one in candidates.items()}
+    slow = {name: one._replace(seconds=1e4) for name, one in tried.items()}
     monkeypatch.setattr(choose, "for_many_rows", lambda *_: slow)
     model = GPRegressor(random_state=0).fit(rows, y)
     assert on == [800]  # alone it learns from all rows
@@ -234,10 +234,10 @@ def test_so_it_is_for_labels(few_rows_are_many, classes):
 
 @pytest.mark.parametrize("at_once", [10, 100])
 def test_labels_are_learned_from_some_rows_and_given_all(few_rows_are_many, monkeypatch, at_once):
-    monkeypatch.setattr(choose, "LEARNED_FROM", 40)
-    monkeypatch.setattr(choose, "GIVEN_AT_ONCE", at_once)
+    monkeypatch.setattr(candidates, "LEARNED_FROM", 40)
+    monkeypatch.setattr(candidates, "GIVEN_AT_ONCE", at_once)
     labels = (np.sin(2 * X[:, 0]) > 0).astype(int)
-    one = choose.for_many_rows("classification", X.shape, sg.Bernoulli(), 2, 0, choose.SEARCH)["inducing"]
+    one = candidates.for_many_rows("classification", X.shape, sg.Bernoulli(), 2, 0, choose.SEARCH)["inducing"]
     found = one.fit(X, labels.astype(float), None, NEVER)
     assert len(found.inputs) == 64
     assert found.plan.engine.structure == ("inducing" if at_once < 64 else "dense")
@@ -246,6 +246,26 @@ def test_labels_are_learned_from_some_rows_and_given_all(few_rows_are_many, monk
     again = one.refit(found, X[:50], labels[:50].astype(float))
     assert len(again.inputs) == 50
     assert again.learning is found.learning
+
+
+def test_numbers_are_learned_from_some_rows_and_given_all(monkeypatch):
+    """One function of all columns, exactly; and each row given its neighbours, which can learn on from where it was stopped."""
+    monkeypatch.setattr(candidates, "EXACTLY", (40, 40))
+    monkeypatch.setattr(candidates, "NEIGHBOURS", 63)  # all of them, which is exact
+    y = 3 * np.sin(2 * X[:, 0]) + 0.3 * np.random.default_rng(0).standard_normal(64)
+    exact, near = (
+        candidates.for_many_rows("regression", X.shape, None, 0, 0, choose.SEARCH)[k] for k in ("dense", "neighbours")
+    )
+    found = exact.fit(X, y, None, NEVER)
+    assert found.plan.engine.structure == "dense"
+    assert len(found.inputs) == 64
+    assert found.learning.rows == 40
+    assert np.mean((found.predict(X).mean - y) ** 2) < 0.3
+    assert len(exact.refit(found, X[:50], y[:50]).inputs) == 50
+    on = near.go_on(found, X, y, NEVER)
+    assert on.plan.engine.structure == "neighbours"
+    assert on.log_evidence > found.log_evidence
+    assert on.learning.converged
 
 
 def test_scores_of_many_rows_know_nothing_of_units(monkeypatch, tmp_path):

@@ -9,8 +9,9 @@ import structgp as sg
 import zoo
 from structgp.engines.cholesky import cost_of_matrix
 from structgp.learn.clock import NEVER, Deadline
-from structgp.models import choose
-from structgp.models.choose import Candidate, Tried, affordable_rows, best
+from structgp.models import choose, judge
+from structgp.models.candidates import ONE_FUNCTION, SUMS, Candidate, affordable_rows, learning_seconds
+from structgp.models.judge import Tried, best
 from structgp.posterior import Prediction
 from structgp.tables.automatic import candidates, fit_table, noise, prepare
 from structgp.tables.automatic.candidates import candidates_for
@@ -375,7 +376,7 @@ def test_long_tables_of_labels_and_counts_have_sums_to_try():
         assert next(one.rows for one in ready.candidates if one.plan is not None) == rows
         assert ready.candidates[0].name == "a sum of functions of one column each"
         names = [one.name for one in ready.candidates]
-        assert names[1:3] == [choose.SPARSE["inducing"], "a sum of functions of learned projections"]
+        assert names[1:3] == [ONE_FUNCTION["inducing"], "a sum of functions of learned projections"]
 
 
 def tried(evidence, scores=None, whole=True):
@@ -403,12 +404,12 @@ def test_a_model_is_better_only_where_it_clearly_is():
     four = one[:4] + np.array([0.4, 0.5, 0.6, 0.1])  # 3.6 standard errors, of an error that four rows do not know well
     assert best([tried(-100.0, one[:4]), tried(-360.0, four)]) == 1
     assert best([tried(-100.0, one[:4]), tried(-360.0, four - 0.1)]) == 0
-    said = choose.reasons([tried(-100.0, one), tried(-360.0, far), tried(-90.0, far - 0.001)], 2)
+    said = judge.reasons([tried(-100.0, one), tried(-360.0, far), tried(-90.0, far - 0.001)], 2)
     assert said[0].startswith("clearly behind on rows held out, by 0.1 ± 0.01 a row")
     assert said[1].endswith("most probable with it, within their error; log evidence less by 270, charged for what it learned")
     assert said[2] == "taken: most evidence of those that are as good on rows held out"
-    assert choose.reasons([tried(-100.0, one), tried(-99.0, close)], 0)[0].startswith("taken: the simplest of those")
-    assert choose.reasons([tried(-100.0, close), tried(np.nan, one)], 0)[0].startswith("taken: rows held out are most probable")
+    assert judge.reasons([tried(-100.0, one), tried(-99.0, close)], 0)[0].startswith("taken: the simplest of those")
+    assert judge.reasons([tried(-100.0, close), tried(np.nan, one)], 0)[0].startswith("taken: rows held out are most probable")
 
 
 def test_what_learning_has_turned_off_costs_next_to_nothing():
@@ -416,7 +417,7 @@ def test_what_learning_has_turned_off_costs_next_to_nothing():
     X, one = rng.standard_normal((40, 2)), candidate("one", 0.0)
     charge = lambda kernel: (
         (f := sg.GP(kernel, sg.Gaussian(0.1)).condition(X, np.sin(X[:, 0]))).log_evidence
-        - choose.charged_evidence(one, f, 40, "regression")
+        - judge.charged_evidence(one, f, 40, "regression")
     )
     each = 0.5 * np.log(40)
     assert charge(sg.Matern52([1.0, 2.0])) == pytest.approx(4 * each)
@@ -433,7 +434,7 @@ def test_what_is_affordable_is_one_limit():
     assert affordable_rows(8, "classification", 5) == pytest.approx(4300 / 5 ** (1 / 3), rel=0.15)
     assert affordable_rows(8, "outliers") < affordable_rows(8, "counts") == affordable_rows(8, "classification")
     rows = affordable_rows(8, "regression", 0, 72.0)
-    assert choose.learning_seconds(cost_of_matrix(rows, 8), 8) == pytest.approx(72.0, rel=0.01)
+    assert learning_seconds(cost_of_matrix(rows, 8), 8) == pytest.approx(72.0, rel=0.01)
 
 
 def few_are_many(monkeypatch):
@@ -452,7 +453,7 @@ def test_estimators_and_tables_decide_alike(monkeypatch, right):
     def one(name, gp):
         return Candidate(name, lambda X, y, tell, left: gp.condition(X, y), lambda fitted, X, y: gp.condition(X, y))
 
-    listed = {key: one(name, gp) for (key, name), gp in zip(choose.SUMS.items(), gps, strict=True)}
+    listed = {key: one(name, gp) for (key, name), gp in zip(SUMS.items(), gps, strict=True)}
     for place in (choose, candidates):
         monkeypatch.setattr(place, "for_many_rows", lambda *_: listed)
     few_are_many(monkeypatch)
@@ -471,7 +472,7 @@ def test_estimators_and_tables_decide_alike(monkeypatch, right):
 def test_so_they_do_with_what_is_in_the_list(monkeypatch, kind):
     few_are_many(monkeypatch)
     monkeypatch.setattr(choose, "HELD", 0.2)
-    monkeypatch.setattr(choose, "INDUCING", 8)
+    monkeypatch.setattr("structgp.models.candidates.INDUCING", 8)
     monkeypatch.setattr(choose, "SEARCH", choose.Limits(projections=2))
     monkeypatch.setattr("structgp.tables.automatic.candidates.Limits", lambda *_, **__: choose.SEARCH)
     rng = np.random.default_rng(0)
@@ -480,11 +481,11 @@ def test_so_they_do_with_what_is_in_the_list(monkeypatch, kind):
     y = f + 0.3 * rng.standard_normal(100)
     problem = Problem(X, y, "regression", "table", (), 0)
     choices = [one for one in candidates_for(problem, None, "auto", 60.0) if one.rows is None]
-    assert len(choices) == 4
+    assert len(choices) == 5
     found = compare(problem, choices, NEVER)
     assert type(found.fitted) is type(sg.GPRegressor(random_state=0).fit(X, y).fitted_)
     named = next(trial.name for trial in found.trials if trial.chosen)
-    assert named == choose.SUMS["additive" if kind == "additive" else "projection-pursuit"]
+    assert named == SUMS["additive" if kind == "additive" else "projection-pursuit"]
 
 
 @pytest.mark.parametrize(
@@ -507,7 +508,7 @@ def test_places_are_seen_by_names_and_ranges(names, scale, shape):
     ready = prepare(frame, "v")
     assert ready.problem.shape == shape
     first = ready.candidates[0].name
-    assert first == ("a function of the place" if shape == "places" else choose.SUMS["additive"])
+    assert first == ("a function of the place" if shape == "places" else SUMS["additive"])
     spread = np.std(ready.problem.X, axis=0)
     assert np.prod(spread) == pytest.approx(1.0)
     if shape == "places":  # one step on the map is as long in both directions
@@ -515,7 +516,7 @@ def test_places_are_seen_by_names_and_ranges(names, scale, shape):
         north = next(d for d, name in enumerate(names) if "lat" in name.lower() or "y" in name.lower())
         assert ready.scale[1 - north] / ready.scale[north] == pytest.approx(ready.problem.map.stretch(ready.center[north]))
         assert ready.problem.map.stretch(60.0) == pytest.approx(2.0 if degrees else 1.0)
-        assert not {one.name for one in ready.candidates} & set(choose.SUMS.values())  # which would draw stripes
+        assert not {one.name for one in ready.candidates} & set(SUMS.values())  # which would draw stripes
 
 
 def test_of_places_one_function_is_taken_unless_another_is_clearly_better():
@@ -525,7 +526,7 @@ def test_of_places_one_function_is_taken_unless_another_is_clearly_better():
     held = np.arange(120) >= 90
     fitted = sg.GP(sg.Matern52(), sg.Gaussian(0.01)).condition(X[~held], problem.y[~held])
     one = candidate("one function", 0.01)
-    scores = choose.log_probabilities(fitted, "regression", X[held], problem.y[held])
+    scores = judge.log_probabilities(fitted, "regression", X[held], problem.y[held])
     better = Attempt(Trial("sum", 500.0, float(scores.mean())), fitted, one, scores + 0.01 * rng.standard_normal(30))
     first = Attempt(Trial("one function", 1.0, float(scores.mean())), fitted, one, scores)
     assert _best([first, better], problem) is first

@@ -48,7 +48,8 @@ class Approximation(eqx.Module):
     def check(self, model: Model, structure: str) -> None:
         """Refuse what no approximation of this kind can do."""
         if structure not in ("auto", self.structure):
-            raise ValueError(f"structure={structure!r} is exact, so nothing is approximate there: leave out one of the two")
+            what = "is another approximation" if structure in NAMED else "is exact, so nothing is approximate there"
+            raise ValueError(f"structure={structure!r} {what}: leave out one of the two")
         if model.likelihood.latents > 1 and not self.latents:
             raise ValueError(f"approximate={self} cannot be had for several latents: leave it out")
 

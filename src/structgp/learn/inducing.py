@@ -29,7 +29,6 @@ from jaxtyping import Array, Float
 from .._types import double_precision
 from ..engines.base import Offer
 from ..engines.basis import columns, sites_of
-from ..engines.cholesky import Cholesky
 from ..engines.inducing import left_out
 from ..engines.inducing_inputs import place_among
 from ..inputs.layouts import as_inputs
@@ -45,9 +44,10 @@ from ..structure.dense import typical_variance
 from ..structure.low_rank import LowRank
 from .clock import NEVER, Deadline
 from .evidence import evidence_objective
-from .initialise import limits_of, suggested, units_of
+from .initialise import limits_of, units_of
 from .maximise import PATIENCE, Learning, climb, maximise
 from .objective import Objective
+from .some_rows import learn_from_some
 
 SEEN = 1000, 2000  # rows of which the exact model is learned: two for each inducing input, between these
 ENOUGH = 100, 50_000  # rows for each inducing input, and at least, beyond which learning looks at no more
@@ -148,21 +148,10 @@ class _Stages:
         return with_values(self.model, {path: np.asarray(value) for path, value in named_values(learned).items()})
 
     def _glimpse(self) -> None:
-        seen = np.flatnonzero(self.data.seen)
-        rows = np.sort(np.random.default_rng(0).permutation(seen)[: int(np.clip(2 * self.size, *SEEN))])
-        some = jax.tree.map(lambda values: np.asarray(values)[rows], self.data)
-        given, X = self._held(), self.X[rows]
-        objective = evidence_objective(given, as_inputs(X), some, Cholesky())
-        options = self.options | {"max_evaluations": min(FIRST, self.left), "restarts": 0, "deadline": self.deadline}
-        options |= {"units": units_of(given, X, some), "limits": limits_of(given, X, some)}
-        from_there = lambda begin: climb(given, objective, [free_vector(begin)], len(rows), self.began, **options)
-        with lapack_threads(len(rows)):
-            learned, learning = from_there(suggested(given, X, some))  # the best of some starts often sees noise only
-            self.evaluations = 1 + learning.evaluations
-            if objective(free_vector(given))[0] > learning.objective:
-                learned, learning = from_there(given)
-                self.evaluations += learning.evaluations
-        self.model = self._with(learned)
+        options = self.options | {"max_evaluations": min(FIRST, self.left), "deadline": self.deadline}
+        count = int(np.clip(2 * self.size, *SEEN))
+        learned, learning = learn_from_some(self._held(), self.inputs, self.data, count, **options)
+        self.model, self.evaluations = self._with(learned), learning.evaluations
 
     def _place(self) -> None:
         self.model = self.model.replace(kernel=place_among(self.model, self.X, self.size, self.engine.place, self.data))

@@ -24,7 +24,8 @@ from ..likelihoods.gaussian import Gaussian
 from ..likelihoods.labels import Bernoulli
 from ..likelihoods.robust import LaplaceNoise, MixtureNoise, StudentT
 from ..means import ConstantMean, LinearMean, ZeroMean
-from ..models.choose import ENDING, SECONDS, SUMS, affordable_rows, of_many_rows
+from ..models.candidates import SECONDS, SUMS, affordable_rows
+from ..models.choose import ENDING, of_many_rows
 from ..models.labels import NormalScores
 from ..models.one_against_rest import OneAgainstRest
 from ..parameters.priors import Alike, LogNormal

@@ -14,7 +14,7 @@ from ..kernels.independent import Independent
 from ..kernels.stationary import Matern52, Matern72
 from ..likelihoods.switch import TwinnedLabels
 from ..means import ConstantMean
-from ..models.choose import SECONDS
+from ..models.candidates import SECONDS
 from ..models.robust import EITHER, Units, heteroscedastic, latent_kernel, twinned
 from ..parameters.tree import fixed, learned
 from ..process.gp import GP

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...kernels.algebra import Kernel
 from ...learn.clock import Deadline
-from ...models.choose import Candidate
+from ...models.candidates import Candidate
 from ..model import TABLES, Map, TableModel, of_shape, on_map, usual_horizon
 from ..reading import Layout, Table, as_table
 from .candidates import candidates_for

@@ -23,7 +23,7 @@ from ...likelihoods.gaussian import Gaussian
 from ...likelihoods.labels import Bernoulli
 from ...likelihoods.positive import LogGaussian
 from ...means import ConstantMean, ZeroMean
-from ...models.choose import (
+from ...models.candidates import (
     COMPILING,
     COMPILING_SITES,
     SUMS,

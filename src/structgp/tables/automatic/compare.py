@@ -4,7 +4,7 @@ A model of a series is there to forecast, so that candidates forecast the end of
 places before it, as far ahead as what is held out. A few forecasts of one series say little, and where they do not clearly
 disagree the evidence decides, as it does for curves and grids: at its peak, less ½ log n for each number that was learned
 (Schwarz 1978), so that a random walk is not outdone by whatever has more to adjust. Neighbours are alike, and n, the number of
-things seen that tell of a parameter, is taken as √N. Tables are compared as `models.choose` says, row by row; where rows are
+things seen that tell of a parameter, is taken as √N. Tables are compared as `models.judge` says, row by row; where rows are
 places on a map, a function of the place is taken unless a sum of functions is clearly better. Along a line the best is tried
 again for the logarithm of a positive level; where it leaves outliers, groups of them, or residuals that are larger in some
 places, the same with Student-t, twinned or heteroscedastic noise is tried last.
@@ -20,8 +20,9 @@ import numpy as np
 
 from ...learn.clock import OUT_OF_TIME, Deadline
 from ...learn.peak import choose as averaging
-from ...models import choose
-from ...models.choose import Candidate, log_probabilities
+from ...models import judge
+from ...models.candidates import Candidate
+from ...models.judge import log_probabilities
 from ...parameters.tree import free_vector
 from ..model import TABLES, Evaluation, Trial
 from .candidates import as_shape
@@ -162,7 +163,7 @@ def _best(ran: list[Attempt], problem: Problem) -> Attempt:
     if problem.shape == "places":
         return _best_of_places(ran, problem)
     if problem.shape == "table" or (problem.shape == "series" and not _forecasts(problem)):
-        return ran[choose.best([_tried(attempt, problem) for attempt in ran])]
+        return ran[judge.best([_tried(attempt, problem) for attempt in ran])]
     ran = _good_forecasters(ran) if _forecasts(problem) else ran
     highest = max(_merit(attempt, problem) for attempt in ran)
     return next(attempt for attempt in ran if _merit(attempt, problem) >= highest - ALIKE)
@@ -172,20 +173,20 @@ def _best_of_places(ran: list[Attempt], problem: Problem) -> Attempt:
     """Of functions of the place the best; a sum of functions of single columns, which draws stripes on a map, only where all of
     these are clearly behind it."""
     ran = sorted(ran, key=lambda attempt: attempt.candidate.plan is None)
-    first = ran[choose.best([_tried(attempt, problem) for attempt in ran], by_evidence=False)]
+    first = ran[judge.best([_tried(attempt, problem) for attempt in ran], by_evidence=False)]
     alike = [attempt for attempt in ran if (attempt.candidate.plan is None) == (first.candidate.plan is None)]
-    return alike[choose.best([_tried(attempt, problem) for attempt in alike])]
+    return alike[judge.best([_tried(attempt, problem) for attempt in alike])]
 
 
-def _tried(attempt: Attempt, problem: Problem) -> choose.Tried:
-    evidence = choose.charged_evidence(attempt.candidate, attempt.fitted, len(problem.y), problem.task)
-    return choose.Tried(evidence, attempt.scores, attempt.candidate.rows is None)
+def _tried(attempt: Attempt, problem: Problem) -> judge.Tried:
+    evidence = judge.charged_evidence(attempt.candidate, attempt.fitted, len(problem.y), problem.task)
+    return judge.Tried(evidence, attempt.scores, attempt.candidate.rows is None)
 
 
 def _reasons(ran: list[Attempt], best: Attempt, problem: Problem) -> list[str]:
     """Why the best was taken, and why each of the others was not."""
     if problem.shape in TABLES or (problem.shape == "series" and not _forecasts(problem)):
-        return choose.reasons([_tried(attempt, problem) for attempt in ran], [one is best for one in ran].index(True))
+        return judge.reasons([_tried(attempt, problem) for attempt in ran], [one is best for one in ran].index(True))
     if len(ran) < 2:
         return [""]
     good = {id(one) for one in (_good_forecasters(ran) if _forecasts(problem) else ran)}

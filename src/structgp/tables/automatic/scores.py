@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import nbinom, norm, poisson
 
 from ...models.additive.model import FittedAdditive
-from ...models.choose import NEVER, class_probabilities, log_of_class
+from ...models.judge import NEVER, class_probabilities, log_of_class
 from ...process.fitted import Fitted
 from ...process.mixture import FittedMixture
 from ..model import LEVELS, Evaluation

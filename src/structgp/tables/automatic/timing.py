@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 
 from ...learn.clock import Deadline
-from ...models.choose import Candidate
+from ...models.candidates import Candidate
 
 AFTER = 0.7  # times what a candidate spends beside its evaluations, for all that follows
 AVERAGED = 2.5  # the same where parameters are averaged over

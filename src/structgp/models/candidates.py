@@ -1,0 +1,365 @@
+"""What may be fitted to a table when nothing is said, each with about how long it takes: `models.choose` has the rule.
+
+One function of all columns, exactly (a dense matrix), through inducing inputs, or in up to four columns by neighbours; a sum of
+functions of one column each; a sum of functions of learned projections.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..engines.approximation import Approximation
+from ..engines.base import Cost
+from ..engines.cholesky import LARGEST, cost_of_matrix, look_at_matrix
+from ..engines.inducing import cost_of_inputs
+from ..engines.inducing_inputs import Inducing
+from ..engines.machine import reference
+from ..engines.neighbours import Neighbours, cost_of_neighbours
+from ..engines.plan import Plan, evaluations_of
+from ..inputs.layouts import as_inputs
+from ..inputs.observations import read_observations
+from ..kernels.stationary import Matern52, SquaredExponential
+from ..learn.clock import Deadline
+from ..learn.inducing import SEEN, go_on_through_inputs
+from ..learn.initialise import SOME
+from ..learn.maximise import MANY_ROWS, maximise
+from ..learn.some_rows import learn_from_some
+from ..likelihoods.base import Likelihood
+from ..likelihoods.gaussian import Gaussian
+from ..means import ConstantMean
+from ..parameters.priors import Alike, LogNormal
+from ..parameters.tree import free_vector, learned, leaves
+from ..process.gp import GP
+from .additive.model import AdditiveGP
+from .labels import AdditiveLabels, ProjectionPursuitLabels
+from .one_against_rest import OneAgainstRest
+from .pursuit.model import ProjectionPursuitGP
+
+SUMS = {"additive": "a sum of functions of one column each", "projection-pursuit": "a sum of functions of learned projections"}
+ONE_FUNCTION = {
+    "dense": "one function of all columns, exactly",
+    "neighbours": "one function of all columns, each row given its neighbours",
+    "inducing": "one function of all columns, through inducing inputs",
+}
+SECONDS = 300.0  # that an estimator may take to choose and to learn
+COMPILING = 4.0  # seconds before a new kind of model runs at all
+COMPILING_SITES = 8.0  # where observations are not Gaussian
+COMPILING_SPLINES, COMPILING_SINES = 14.0, 16.0  # of sums of functions, which need several programs
+OTHERS = 3  # numbers that are learned beside a lengthscale for each column
+INDUCING = 500  # inducing inputs
+NEIGHBOURS = 30
+MOST_COLUMNS = 4  # in which neighbours are near enough to tell all that others would
+LEARNED_FROM = 1000  # labels or counts of which one function of all columns is learned, which then sees all
+GIVEN_AT_ONCE = 2500  # labels or counts of which a dense matrix is made in a few seconds, once they are learned from
+MOST_EXACT = 10_000  # rows of which a dense matrix is made where others compete: beyond, predictions take too long
+EXACTLY = 1000, 4000  # of which it is learned from so many, by the time that there is
+FIRST = 10  # evaluations after which learning through inducing inputs has something to show
+
+Tell = Any  # a function that hears the number of the evaluation and the best log evidence so far
+
+
+class Limits(NamedTuple):
+    """How long a sum of functions is looked for."""
+
+    seconds: float = 300.0  # for the search of projections
+    evaluations: int = 300  # of the evidence in a climb
+    projections: int | None = None  # at most; None for what each model takes by itself
+    learning_rows: int | None = None  # of labels and counts, from which to learn how smooth the functions are; all for None
+
+    @property
+    def most(self) -> dict[str, Any]:
+        """The option of a model of projections."""
+        return {} if self.projections is None else {"most": self.projections}
+
+
+class Candidate(NamedTuple):
+    """A model to try: `fit` learns from rows, `refit` gives what was learned other rows."""
+
+    name: str
+    fit: Callable[[Any, np.ndarray, Tell, Deadline], Any]
+    refit: Callable[[Any, Any, np.ndarray], Any]
+    seconds: float = 0.0  # about how long learning takes, compiling included
+    rows: int | None = None  # the most rows that it can take
+    plan: Plan | None = None  # what would run, for a plain process
+    robust: Callable[[Any, str, float], Candidate | None] | None = None  # from what was learned, with noise of another kind
+    proportional: Callable[[], Candidate] | None = None  # the same for the logarithm of the level, where that may be better
+    price: float = 0.0  # what the evidence leaves out: the prior density of a free level and slope
+    numbers: Callable[[Any], int] = lambda fitted: len(free_vector(fitted.gp))  # that were learned
+    compiling: float = COMPILING  # seconds of those that go by before it runs
+    average: Callable[[Any, Any, np.ndarray, Any], Any] = lambda fitted, X, y, parameters: fitted  # over unsure parameters
+    comparable: bool = True  # whether its evidence is that of a model, or a bound on it
+    go_on: Callable[[Any, Any, np.ndarray, Deadline], Any] | None = None  # with other rows, where time was over too early
+
+
+def functions_of(classes: int) -> int:
+    """Two classes share a function, of more each has its own."""
+    return 1 if classes < 3 else classes
+
+
+def learning_seconds(cost: Cost | None, columns: int, classes: int = 0) -> float:
+    """About how long learning takes once it runs: on the reference machine, so that all machines choose alike."""
+    times = functions_of(classes) * evaluations_of(columns + OTHERS, 0)
+    return times * reference().seconds(cost.evaluation) if cost else 0.0
+
+
+def sites_seconds(rows: int, columns: int, task: str, classes: int = 0) -> float:
+    """The same for labels, counts or outliers in a dense matrix: a climb on some of many rows, and a short one on all."""
+    look = lambda N: look_at_matrix(N) if task == "outliers" else look_at_matrix(N, 1.0)
+    cost = lambda N: cost_of_matrix(N, columns).searching(look(N))
+    if rows <= MANY_ROWS:
+        return learning_seconds(cost(rows), columns, classes)
+    whole = functions_of(classes) * FIRST * reference().seconds(cost(rows).evaluation)
+    return learning_seconds(cost(SOME), columns, classes) + whole
+
+
+def affordable_rows(columns: int, task: str, classes: int = 0, seconds: float = SECONDS) -> int:
+    """The most rows of which a dense matrix can be learned from in so many seconds."""
+
+    def needed(rows: int) -> float:
+        if task == "regression":
+            return learning_seconds(cost_of_matrix(rows, columns), columns, classes)
+        return sites_seconds(rows, columns, task, classes)
+
+    return bisect.bisect_left(range(1, LARGEST), seconds, key=needed)
+
+
+def for_many_rows(
+    task: str, shape: tuple[int, int], likelihood: Likelihood, classes: int, seed: int, limits: Limits
+) -> dict[str, Candidate]:
+    """All that can take many rows of a table of this shape, by the structure that asks for it, the simpler first."""
+    additive, projections = sums(task, shape, likelihood, classes, seed, limits).items()
+    D = shape[1]
+    if task != "regression":
+        inducing = by_class(_inducing_labels(shape, likelihood, task, functions_of(classes), seed, limits), classes)
+        return dict([additive, ("inducing", inducing), projections])
+    sparse = {"inducing": _inducing(shape, limits)}
+    if 1 < D <= MOST_COLUMNS:
+        sparse = {"neighbours": _neighbours(shape, limits)} | sparse
+    if shape[0] <= MOST_EXACT:
+        sparse = {"dense": _dense(shape, limits)} | sparse
+    return dict([additive, *sparse.items(), projections])
+
+
+def _of_all_columns(D: int) -> GP:
+    return GP(Matern52(np.full(D, np.sqrt(D))), Gaussian(), ConstantMean())
+
+
+def _dense(shape: tuple[int, int], limits: Limits) -> Candidate:
+    """The exact process of all rows, whose parameters are learned from as many as there is time for."""
+    N, D = shape
+    some = int(np.clip(affordable_rows(D, "regression", seconds=limits.seconds / 3), *EXACTLY))
+    giving = reference().seconds(cost_of_matrix(N, D).condition)
+
+    def fit(X: Any, y: np.ndarray, tell: Tell, deadline: Deadline) -> Any:
+        gp, inputs = _of_all_columns(D), as_inputs(X)
+        options: dict[str, Any] = {"progress": tell or False, "max_evaluations": limits.evaluations}
+        options["deadline"] = dataclasses.replace(deadline, at=deadline.at - giving)
+        gp, learning = learn_from_some(gp, inputs, read_observations(gp.likelihood, y, None, "error", inputs), some, **options)
+        return _given_exactly(gp, learning, X, y)
+
+    def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
+        return _given_exactly(fitted.gp, fitted.learning, X, y)
+
+    seconds = COMPILING + learning_seconds(cost_of_matrix(min(N, some), D), D) + giving
+    return Candidate(ONE_FUNCTION["dense"], fit, refit, seconds)
+
+
+def _given_exactly(gp: GP, learning: Any, X: Any, y: np.ndarray) -> Any:
+    return dataclasses.replace(gp.condition(X, y, structure="dense"), learning=learning)
+
+
+def _inducing(shape: tuple[int, int], limits: Limits) -> Candidate:
+    N, D = shape
+    approximation, begun = Inducing(INDUCING), cost_of_matrix(min(N, SEEN[0]), D)
+    seconds = COMPILING + learning_seconds(begun, D) + FIRST * reference().seconds(cost_of_inputs(N, INDUCING, D).evaluation)
+    return _approximately("inducing", approximation, D, seconds, limits, go_on_through_inputs)
+
+
+def _neighbours(shape: tuple[int, int], limits: Limits) -> Candidate:
+    N, D = shape
+    seconds = COMPILING + learning_seconds(cost_of_neighbours(N, NEIGHBOURS, D), D)
+
+    def on(gp: GP, inputs: Any, data: Any, offer: Any, deadline: Deadline, most: int) -> tuple[GP, Any]:
+        options: dict[str, Any] = {"restarts": 0, "seed": 0, "max_evaluations": most, "progress": False, "deadline": deadline}
+        return maximise(gp, inputs, data, dataclasses.replace(offer, glimpse=False), **options)
+
+    return _approximately("neighbours", Neighbours(NEIGHBOURS), D, seconds, limits, on)
+
+
+def _approximately(
+    name: str, approximation: Approximation, D: int, seconds: float, limits: Limits, on: Callable[..., Any]
+) -> Candidate:
+    """One function of all columns, of which an approximation takes many rows; `on` learns on from where learning was."""
+
+    def fit(X: Any, y: np.ndarray, tell: Tell, deadline: Deadline) -> Any:
+        options: dict[str, Any] = {"progress": tell, "seconds": deadline, "max_evaluations": limits.evaluations}
+        return _of_all_columns(D).fit(X, y, approximate=approximation, restarts=0, **options)
+
+    def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
+        return dataclasses.replace(fitted.gp.condition(X, y, approximate=approximation), learning=fitted.learning)
+
+    def go_on(fitted: Any, X: Any, y: np.ndarray, deadline: Deadline) -> Any:
+        gp, inputs = fitted.gp, as_inputs(X)
+        data, offer = read_observations(gp.likelihood, y, None, "error", inputs), gp.plan(X, approximate=approximation).chosen
+        gp, learning = on(gp, inputs, data, offer, deadline, limits.evaluations)
+        return dataclasses.replace(gp.condition(X, y, approximate=approximation), learning=learning)
+
+    return Candidate(ONE_FUNCTION[name], fit, refit, seconds, comparable=False, go_on=go_on)
+
+
+def _inducing_labels(
+    shape: tuple[int, int], likelihood: Likelihood, task: str, functions: int, seed: int, limits: Limits
+) -> Candidate:
+    """One function of all columns behind labels or counts: learned exactly from some rows, it then sees all of them.
+
+    Sites that are found anew for each evaluation make learning from all rows long, and it tells little more.
+    """
+    N, D = shape
+    lengthscales: Any = learned(np.full(D, np.sqrt(D)), prior=Alike()) if D > 1 else 1.0
+    gp = GP(SquaredExponential(lengthscales, learned(4.0, prior=LogNormal(np.log(4.0), 2.0))), likelihood, ConstantMean())
+    cost = cost_of_inputs(N, INDUCING, D)
+    giving = reference().seconds(cost.searching(cost.condition).condition)
+
+    def fit(X: Any, y: np.ndarray, tell: Tell, deadline: Deadline) -> Any:
+        points, few = np.asarray(as_inputs(X).points), _some(y, LEARNED_FROM, seed, task)
+        options: dict[str, Any] = {"progress": tell, "max_evaluations": limits.evaluations, "parameters": "best"}
+        options["seconds"] = dataclasses.replace(deadline, at=deadline.at - giving)
+        return refit(gp.fit(points[few], y[few], structure="dense", restarts=0, **options), points, y)
+
+    def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
+        at_once = len(y) <= GIVEN_AT_ONCE and not _has_inputs(fitted.gp)
+        how: dict[str, Any] = {"structure": "dense"} if at_once else {"approximate": Inducing(INDUCING)}
+        return dataclasses.replace(fitted.gp.condition(X, y, **how), learning=fitted.learning)
+
+    seconds = COMPILING_SITES + functions * (sites_seconds(min(N, LEARNED_FROM), D, task) + giving)
+    return Candidate(ONE_FUNCTION["inducing"], fit, refit, seconds, compiling=COMPILING_SITES, comparable=False)
+
+
+def _has_inputs(gp: GP) -> bool:
+    return any(leaf.path.endswith(".inputs") for leaf in leaves(gp))
+
+
+def _some(y: np.ndarray, most: int, seed: int, task: str) -> np.ndarray:
+    """At most so many rows, at random, and one of each label."""
+    few = np.random.default_rng(seed).permutation(len(y))[:most]
+    return few if task == "counts" else with_both(few, y)
+
+
+def sums(
+    task: str, shape: tuple[int, int], likelihood: Likelihood, classes: int, seed: int, limits: Limits
+) -> dict[str, Candidate]:
+    """Sums of functions for a table of this shape, by the structure that asks for them, the simpler first."""
+    N, D = shape
+    functions = functions_of(classes)
+    least = COMPILING_SINES + functions * N * D * 5e-5
+    if task == "regression":
+        return {"additive": _additive(shape, limits), "projection-pursuit": _projections(D, seed, limits, least)}
+    limits = limits._replace(seconds=limits.seconds / functions)
+    found = {
+        "additive": _additive_labels(shape, likelihood, task, functions, seed, limits),
+        "projection-pursuit": _projected_labels(D, likelihood, seed, limits, least),
+    }
+    return {structure: by_class(one, classes) for structure, one in found.items()}
+
+
+def _additive(shape: tuple[int, int], limits: Limits) -> Candidate:
+    def fit(X: Any, y: np.ndarray, tell: Tell, deadline: Deadline) -> Any:
+        return AdditiveGP().fit(X, y, max_evaluations=limits.evaluations, progress=tell, seconds=deadline)
+
+    def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
+        return AdditiveGP(fitted.kernel, fitted.likelihood).condition(X, y)
+
+    seconds = COMPILING_SPLINES + 2e-4 * shape[0] * shape[1]
+    return Candidate(SUMS["additive"], fit, refit, seconds, compiling=COMPILING_SPLINES)
+
+
+def _projections(columns: int, seed: int, limits: Limits, least: float) -> Candidate:
+    options: dict[str, Any] = {"seed": seed, "max_evaluations": limits.evaluations}
+
+    def fit(X: Any, y: np.ndarray, tell: Tell, deadline: Deadline) -> Any:
+        model = ProjectionPursuitGP(seconds=_least(limits.seconds, deadline), **limits.most)
+        return model.fit(X, y, progress=tell, **options)
+
+    numbers = lambda fitted: fitted.model.projections * (columns + 1)
+    return Candidate(SUMS["projection-pursuit"], fit, _given, least, numbers=numbers, compiling=COMPILING_SINES)
+
+
+def _given(fitted: Any, X: Any, y: np.ndarray) -> Any:
+    """What was learned, given other rows."""
+    return fitted.given(X, y)
+
+
+def _additive_labels(
+    shape: tuple[int, int], likelihood: Likelihood, task: str, functions: int, seed: int, limits: Limits
+) -> Candidate:
+    """Labels or counts behind a sum of functions: how smooth they are may be learned from some rows, all rows are then seen."""
+    N, D = shape
+    rows = N if limits.learning_rows is None else min(N, limits.learning_rows)
+
+    def fit(X: Any, y: np.ndarray, tell: Tell, deadline: Deadline) -> Any:
+        points = np.asarray(as_inputs(X).points)
+        model = AdditiveLabels(likelihood=likelihood)
+        if len(y) <= rows:
+            return model.fit(points, y, progress=tell, seconds=deadline)
+        few = _some(y, rows, seed, task)
+        return refit(model.fit(points[few], y[few], progress=tell, seconds=deadline), points, y)
+
+    def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
+        conditioned = AdditiveLabels(fitted.model.kernel, fitted.likelihood).condition(X, y)
+        return dataclasses.replace(conditioned, learning=fitted.learning)
+
+    numbers = lambda fitted: len(free_vector(fitted.model.kernel))
+    seconds = COMPILING_SPLINES + functions * rows * D**2 * 1e-5
+    return Candidate(SUMS["additive"], fit, refit, seconds, numbers=numbers, compiling=COMPILING_SPLINES)
+
+
+def _projected_labels(columns: int, likelihood: Likelihood, seed: int, limits: Limits, least: float) -> Candidate:
+    options: dict[str, Any] = {"seed": seed, "max_evaluations": limits.evaluations}
+
+    def fit(X: Any, y: np.ndarray, tell: Tell, deadline: Deadline) -> Any:
+        model = ProjectionPursuitLabels(likelihood, seconds=_least(limits.seconds, deadline), **limits.most)
+        return model.fit(X, y, progress=tell, **options)
+
+    numbers = lambda fitted: fitted.model.functions.projections * (columns + 1)
+    return Candidate(SUMS["projection-pursuit"], fit, _given, least, numbers=numbers, compiling=COMPILING_SINES)
+
+
+def by_class(one: Candidate, classes: int) -> Candidate:
+    """A candidate for two labels, counts or numbers as it is; for several classes, one for each against the rest.
+
+    EP of two labels gives better probabilities than Laplace's approximation of all classes at once, whose latents stay unsure.
+    """
+    if classes < 3:
+        return one
+
+    def fit(X: Any, y: np.ndarray, tell: Tell, deadline: Deadline) -> Any:
+        def against_rest(c: int) -> Any:
+            return one.fit(X, (y == c).astype(float), tell, deadline.share(classes - c))
+
+        return OneAgainstRest(tuple(against_rest(c) for c in range(classes)))
+
+    def refit(fitted: Any, X: Any, y: np.ndarray) -> Any:
+        codes = [np.where(np.isnan(y), np.nan, y == c) for c in range(classes)]
+        return OneAgainstRest(tuple(one.refit(part, X, code) for part, code in zip(fitted.parts, codes, strict=True)))
+
+    def average(fitted: Any, X: Any, y: np.ndarray, parameters: Any) -> Any:
+        codes = [(y == c).astype(float) for c in range(classes)]
+        return OneAgainstRest(
+            tuple(one.average(part, X, code, parameters) for part, code in zip(fitted.parts, codes, strict=True))
+        )
+
+    return one._replace(fit=fit, refit=refit, average=average)
+
+
+def _least(seconds: float, deadline: Deadline) -> float:
+    return max(min(seconds, deadline.left()), 0.0)
+
+
+def with_both(rows: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The rows, and one of each label should it be missing among them."""
+    return np.union1d(rows, [int(np.argmax(y == label)) for label in np.unique(y)])
