@@ -115,6 +115,33 @@ def test_gradient_of_the_evidence(prior, structure, x64):
     np.testing.assert_allclose(gradient, slope(evidence, theta, 1e-3), atol=2e-7)
 
 
+def importance(gp):
+    """log p(y) by draws from around Laplace's posterior."""
+    F, Pi, _ = brute_force(gp)
+    m, K = np.repeat(gp.mean.value, N), matrix(gp, X, X) + 1e-9 * np.eye(C * N)
+    L, root = np.linalg.cholesky(1.2 * np.linalg.inv(np.linalg.inv(K) + Pi)), np.linalg.cholesky(K)
+    z = np.random.default_rng(0).standard_normal((C * N, 20_000))
+    f = F.T.ravel()[:, None] + L @ z
+    log_size = lambda root, z: -0.5 * np.sum(z * z, axis=0) - np.sum(np.log(np.diag(root)))
+    weight = log_size(root, np.linalg.solve(root, f - m[:, None])) - log_size(L, z)
+    seen = log_softmax(f.reshape(C, N, -1), axis=0)[Y.astype(int), np.arange(N)].sum(axis=0)
+    return np.logaddexp.reduce(weight + seen) - np.log(z.shape[1])
+
+
+@pytest.mark.parametrize("inference", zoo.mostly_full(["ep", "variational"], "ep"))
+def test_ep_and_the_variational_bound_are_nearer_than_laplace(inference, x64):
+    gp, inputs = model(APART), as_inputs(X)
+    data = read_observations(gp.likelihood, Y, None, "error", inputs)
+    evidence = SiteEvidence(gp, inputs, data, gp.plan(inputs, "dense").engine, choose(gp.likelihood, inference))
+    theta, truth = free_vector(gp), importance(gp)
+    value, gradient = evidence(theta)
+    assert abs(value - truth) < 0.06 < abs(brute_force(gp)[2] - truth)
+    for entry in (0, 2):  # integrals over a lattice are not quite those that their derivatives belong to
+        shift = 1e-3 * np.eye(len(theta))[entry]
+        above, below = (float(evidence.sites(theta + sign * shift).log_evidence) for sign in (1, -1))
+        np.testing.assert_allclose(gradient[entry], (above - below) / 2e-3, rtol=3e-3)
+
+
 @pytest.mark.parametrize("structure", zoo.mostly_full(["dense", "markov"], "markov"))
 def test_samples_have_the_moments_of_the_prediction(structure):
     fitted = model(SHARED).condition(X, Y, structure=structure, weights=ONES)

@@ -33,7 +33,8 @@ class Categorical(Likelihood):
 
     Averages over the latents, whose spread is given by variances (…, C) or by covariances (…, C, C), are quadratures for two or
     three classes: their probabilities are good to 1e-10. For more classes, and for tilted moments, they are taken over one
-    fixed lattice of about 4000 points: probabilities are then good to 1e-3, or to 3e-3 for ten classes with wide latents.
+    fixed lattice of about 4000 points: probabilities are then good to 1e-3, or to 3e-3 for ten classes with wide latents. EP
+    and the variational bound, which search among them, are that exact; Laplace's method, the default, needs no averages.
     """
 
     places = 256  # averages over a lattice are large
@@ -63,10 +64,6 @@ class Categorical(Likelihood):
     @property
     def default_inference(self) -> str:
         return "laplace"
-
-    @property
-    def inferences(self) -> tuple[str, ...]:
-        return ("laplace",)  # averages over a lattice are too coarse for a search among them
 
     def check(self, y: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
         self.check_extra(extra, np.shape(y))
@@ -106,7 +103,17 @@ class Categorical(Likelihood):
             return mean + jnp.sqrt(variance) * points
         return mean + jnp.einsum("...ij,...j->...i", jnp.linalg.cholesky(variance), points)
 
+    def _by_rows(self, function: Any, y: Any, mean: Any, variance: Any, power: Any = 1.0) -> Any:
+        """A function of the nodes at each place, at some places at a time: the nodes of all would take gigabytes."""
+        if jnp.ndim(mean) != 2 or len(mean) <= self.places:
+            return function(y, mean, variance, power)
+        rows = y, mean, variance, jnp.broadcast_to(power, jnp.shape(y))
+        return jax.lax.map(jax.checkpoint(lambda row: function(*row)), rows, batch_size=self.places)
+
     def log_tilted(self, y: Numbers, mean: Numbers, variance: Numbers, power: Numbers = 1.0, extra: Numbers = 1.0) -> Numbers:
+        return self._by_rows(self._log_tilted, y, mean, variance, power)
+
+    def _log_tilted(self, y: Any, mean: Any, variance: Any, power: Any) -> Any:
         logs = power * self.log_prob(y, self._nodes(mean, variance))
         return jax.nn.logsumexp(logs, axis=0) - jnp.log(len(logs))
 
@@ -114,6 +121,9 @@ class Categorical(Likelihood):
         self, y: Numbers, mean: Numbers, variance: Numbers, power: Numbers = 1.0, extra: Numbers = 1.0
     ) -> tuple[Numbers, Numbers, Numbers]:
         """`log_tilted`, its gradient in the mean (…, C), and minus its matrix of second derivatives (…, C, C)."""
+        return self._by_rows(self._tilted_derivatives, y, mean, variance, power)
+
+    def _tilted_derivatives(self, y: Any, mean: Any, variance: Any, power: Any) -> tuple[Any, Any, Any]:
         value, slope, W = self.derivatives(y, self._nodes(mean, variance))
         powers = jnp.asarray(power)[..., None]
         slope, weight = powers * slope, jax.nn.softmax(power * value, axis=0)
@@ -121,9 +131,12 @@ class Categorical(Likelihood):
         off = slope - average
         spread = jnp.einsum("p...,p...i,p...j->...ij", weight, off, off)
         bend = powers[..., None] * jnp.sum(weight[..., None, None] * W, axis=0)
-        return self.log_tilted(y, mean, variance, power), average, bend - spread
+        return self._log_tilted(y, mean, variance, power), average, bend - spread
 
     def expected_log_prob(self, y: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
+        return self._by_rows(self._expected_log_prob, y, mean, variance)
+
+    def _expected_log_prob(self, y: Any, mean: Any, variance: Any, power: Any) -> Any:
         return jnp.mean(self.log_prob(y, self._nodes(mean, variance)), axis=0)
 
     def probability(self, mean: Numbers, variance: Numbers) -> Numbers:
