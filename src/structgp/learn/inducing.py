@@ -53,8 +53,9 @@ SEEN = 1000, 2000  # rows of which the exact model is learned: two for each indu
 ENOUGH = 100, 50_000  # rows for each inducing input, and at least, beyond which learning looks at no more
 FIRST = 60  # evaluations of that
 HELD = 25  # evaluations with the inducing inputs held
-TOGETHER = 100  # and with all together
+TOGETHER = 120  # and with all together
 WORTH = 1 / 500  # nats for each observation that ten evaluations must gain
+MOVING = 1 / 2000  # the same where inducing inputs move, which gains a little for long
 CLEARLY = 1 / 20  # nats for each observation that inputs leave out where it is better to move them from the start
 AHEAD = 5.0  # lengthscales that an inducing input moves where a logarithm moves by one
 QUIET = 1e-4  # of the variance of y: the least noise where what is left out is noise as well
@@ -127,7 +128,7 @@ class _Stages:
             learning = self._place_again(learning)
         moved = self._worth_moving(WORTH)
         if learning is None or (self.left > 0 and (moved or not learning.converged) and not self.deadline.passed()):
-            learning = self._climb(TOGETHER, self.model if moved else self._held(), WORTH * self.count * PATIENCE / 10)
+            learning = self._last(moved)
             learning = dataclasses.replace(learning, message="as long as it paid") if learning.converged else learning
         seconds, rows = time.perf_counter() - self.began, len(self.data.seen)
         rows = rows if rows < self.given else 0
@@ -135,9 +136,12 @@ class _Stages:
 
     def go_on(self) -> tuple[Any, Learning]:
         """The last stage alone."""
-        moved = self._worth_moving(WORTH)
-        learning = self._climb(TOGETHER, self.model if moved else self._held(), WORTH * self.count * PATIENCE / 10)
+        learning = self._last(self._worth_moving(WORTH))
         return self.model, learning
+
+    def _last(self, moved: bool) -> Learning:
+        each = MOVING if moved else WORTH
+        return self._climb(TOGETHER, self.model if moved else self._held(), each * self.count * PATIENCE / 10)
 
     def _held(self) -> Any:
         """The model with the inducing inputs held."""

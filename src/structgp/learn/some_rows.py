@@ -18,9 +18,7 @@ from ..parameters.tree import free_vector
 from .clock import NEVER, Deadline
 from .evidence import evidence_objective
 from .initialise import limits_of, suggested, units_of
-from .maximise import Learning, climb
-
-WORTH = 0.1  # of a log evidence
+from .maximise import WORTH, Learning, climb
 
 
 @double_precision
@@ -31,7 +29,6 @@ def learn_from_some(
     count: int,
     *,
     max_evaluations: int,
-    worth: float = WORTH,
     deadline: Deadline = NEVER,
     seed: Any = 0,
     progress: Any = False,
@@ -39,14 +36,14 @@ def learn_from_some(
 ) -> tuple[Any, Learning]:
     """The model with the parameters that make so many of the observations most probable, and how they were found.
 
-    A step that gains less than `worth` of their log evidence is the last: all rows would tell more than that. It begins at what the rows suggest: the best of several starts often sees noise only.
+    It begins at what the rows suggest: the best of several starts often sees noise only.
     """
     began, seen = time.perf_counter(), np.flatnonzero(data.seen)
     rows = np.sort(np.random.default_rng(0).permutation(seen)[:count])
     X, some = np.asarray(inputs.points)[rows], jax.tree.map(lambda values: np.asarray(values)[rows], data)
     objective = evidence_objective(model, as_inputs(X), some, Cholesky())
     options: dict[str, Any] = {"max_evaluations": max_evaluations, "deadline": deadline, "seed": seed, "progress": progress}
-    options |= {"restarts": 0, "worth": worth, "units": units_of(model, X, some), "limits": limits_of(model, X, some)}
+    options |= {"restarts": 0, "worth": WORTH, "units": units_of(model, X, some), "limits": limits_of(model, X, some)}
     from_there = lambda begin: climb(model, objective, [free_vector(begin)], len(rows), began, **options)
     with lapack_threads(len(rows)):
         learned, learning = from_there(suggested(model, X, some))
