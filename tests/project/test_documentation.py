@@ -142,7 +142,8 @@ def test_names_on_the_decision_page_exist():
 
 
 def test_default_inference_on_the_decision_page():
-    for row in dict(tables("choose.md"))["Which likelihood"][1:-1]:
+    rows = dict(tables("choose.md"))["Which likelihood"][:-1]
+    for row in (row for row in rows if row[2] != "exact"):
         for name in re.findall(r"`([A-Z]\w+)", row[1]):
             assert getattr(sg, name)().default_inference == row[2].lower(), name
 
