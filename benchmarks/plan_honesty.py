@@ -2,8 +2,8 @@
 
 Every engine × situation × size runs in a process of its own. After a first call, which compiles, an operation is timed for
 half a second, and the best counts; learning is timed once. On a CPU a long call counts no more than the processor time
-that it took, so that neighbours on a busy machine count little. What a first call takes longer is compilation; a cache of
-programs on disk makes that less than the plan says.
+that it took, so that neighbours on a busy machine count little. What a first call takes longer is compilation: where that is
+asked for, no cache of programs on disk is used. A case that does not end keeps what it had measured, and what the plan said.
 
 The plan speaks of learning, one evaluation, conditioning, 1,000 predictions and compilation. All operations are held against
 `Cholesky` with as many rows, where that was measured as well or follows by how a matrix grows: what is slower is a cliff.
@@ -12,6 +12,7 @@ The plan speaks of learning, one evaluation, conditioning, 1,000 predictions and
 import argparse
 import json
 import math
+import os
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,7 @@ OPERATIONS = (
     "leave-one-out",
     "update",
     "save + load",
+    "compile",
 )
 PLANNED = ("learn", "condition", "predict 1,000")  # what the plan speaks of
 PLACES = 1000
@@ -224,7 +226,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure what is asked for, print the table and the worst ratios."""
     options = make_parser().parse_args(argv)
     if options.case:
-        print(json.dumps(measure(*options.case[:2], int(options.case[2]), options.operations)))
+        for found in measure(*options.case[:2], int(options.case[2]), options.operations):
+            print(json.dumps(found), flush=True)
         return 0
     info = machine()
     print(one_line(info), flush=True)
@@ -263,40 +266,34 @@ def in_a_process(name: str, situation: str, size: int, options: argparse.Namespa
     """What a case of its own process says, or why it says nothing."""
     command = [sys.executable, "-m", "benchmarks", "plan-honesty", "--case", name, situation, str(size)]
     command += ["--operations", *options.operations]
-    try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout)
-    except subprocess.TimeoutExpired:
-        return {"no": f"no end in {options.timeout:.0f} s"}
-    if ended.returncode:
-        return {"no": (ended.stderr.strip().splitlines() or [f"exit {ended.returncode}"])[-1][:200]}
-    return json.loads(ended.stdout.strip().splitlines()[-1])
+    cache = {"JAX_ENABLE_COMPILATION_CACHE": "false"} if "compile" in options.operations else {}
+    with tempfile.TemporaryFile("w+") as told:
+        try:
+            ended = subprocess.run(
+                command, stdout=told, stderr=subprocess.PIPE, text=True, timeout=options.timeout, env=os.environ | cache
+            )
+            failed = (ended.stderr.strip().splitlines() or [f"exit {ended.returncode}"])[-1][:200] if ended.returncode else ""
+        except subprocess.TimeoutExpired:
+            failed = f"no end in {options.timeout:.0f} s"
+        told.seek(0)
+        found: dict[str, Any] = {"operations": {}}
+        for line in told:
+            part = json.loads(line)
+            found["operations"] |= part.pop("operations", {})
+            found |= part
+    return found | ({"no": failed} if failed else {})
 
 
-def measure(name: str, situation: str, size: int, operations: Sequence[str]) -> dict[str, Any]:
-    """Predicted and measured seconds of each operation."""
+def measure(name: str, situation: str, size: int, operations: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Predicted and measured seconds of each operation, as they come."""
     family = FAMILIES[name]
     gp, X, y, options, new = family.make(size, situation)
     known = {key: value for key, value in options.items() if key != "missing"}
     plan = gp.plan(X, family.structure, y=y, parameters="best", **known)  # `condition` averages over nothing
     if type(plan.engine).__name__ != family.engine:
-        return {"no": f"the plan takes {plan.engine.name}"}
+        yield {"no": f"the plan takes {plan.engine.name}"}
+        return
     estimate = plan.estimate()
-    options = options | {"structure": family.structure}
-    ended: list[Any] = []
-    fit = lambda: ended.append(gp.fit(X, y, parameters="best", **options).learning)
-    took: dict[str, tuple[float, int]] = {}
-    compiling = 0.0
-    if {"learn", "evaluate"} & set(operations):
-        first, _ = timed(fit, calls=1)
-        seconds, _ = timed(fit, calls=1)
-        compiling += first - seconds
-        took = {"learn": (seconds, ended[-1].evaluations), "evaluate": (seconds / ended[-1].evaluations, 1)}
-    for operation, call in calls(gp, X, y, options, new, operations):
-        first, _ = timed(call, calls=1)
-        took[operation] = timed(call)
-        compiling += (first - took[operation][0]) * (operation in PLANNED)
-    if set(PLANNED) <= set(operations):
-        took["compile"] = compiling, 1
     said = {
         "learn": estimate.learn + estimate.condition,  # as `fit` does
         "evaluate": (estimate.learn + estimate.condition) / estimate.evaluations,
@@ -304,10 +301,29 @@ def measure(name: str, situation: str, size: int, operations: Sequence[str]) -> 
         "predict 1,000": estimate.predict,
         "compile": estimate.compile,
     }
-    rows = {name: {"said": said.get(name), "seconds": took[name][0], "count": took[name][1]} for name in took}
-    if "learn" in rows:
-        rows["learn"]["said evaluations"] = estimate.evaluations
-    return {"bytes": estimate.bytes, "operations": rows}
+    yield {"bytes": estimate.bytes, "said": said}
+    options = options | {"structure": family.structure}
+    ended: list[Any] = []
+    fit = lambda: ended.append(gp.fit(X, y, parameters="best", **options).learning)
+
+    def row(operation: str, seconds: float, count: int = 1) -> dict[str, Any]:
+        more = {"said evaluations": estimate.evaluations} if operation == "learn" else {}
+        return {"operations": {operation: {"said": said.get(operation), "seconds": seconds, "count": count} | more}}
+
+    compiling = 0.0
+    if {"learn", "evaluate"} & set(operations):
+        first, _ = timed(fit, calls=1)
+        seconds, _ = timed(fit, calls=1)
+        compiling += first - seconds
+        yield row("learn", seconds, ended[-1].evaluations)
+        yield row("evaluate", seconds / ended[-1].evaluations)
+    for operation, call in calls(gp, X, y, options, new, operations):
+        first, _ = timed(call, calls=1)
+        seconds, count = timed(call)
+        yield row(operation, seconds, count)
+        compiling += (first - seconds) * (operation in PLANNED)
+    if {"compile", *PLANNED} <= set(operations):
+        yield row("compile", compiling)
 
 
 def calls(
@@ -361,10 +377,12 @@ def told(name: str, situation: str, size: int, found: dict[str, Any]) -> list[di
     """The rows of a case, printed as they come."""
     case = {"engine": name, "situation": situation, "size": size}
     head = f"{name:<20} {situation:<13} {size:>7}"
-    if "no" in found:
-        print(f"{head}  no: {found['no']}", flush=True)
-        return [case | found]
     rows = [case | {"operation": operation} | row for operation, row in found["operations"].items()]
+    if "no" in found:
+        learn = found.get("said", {}).get("learn")
+        said = "" if learn is None or "learn" in found["operations"] else f"; the plan says {learn:.3g} s to learn"
+        print(f"{head}  no: {found['no']}{said}", flush=True)
+        rows.append(case | {"no": f"{found['no']}{said}"})
     for row in rows:
         count = f"  {row['said evaluations']} evaluations, were {row['count']}" if row["operation"] == "learn" else ""
         said = "" if row["said"] is None else f"{row['said']:10.3g} {ratio(row):7.2f}"

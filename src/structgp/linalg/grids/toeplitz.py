@@ -26,7 +26,7 @@ from ..krylov import conjugate_gradients
 TOLERANCE = 1e-11
 MOST = 2000  # steps of conjugate gradients
 REMAINDER = 1e-7  # of the limit that may be left out, in the units of log|C|
-NEGATIVE = 1e-10  # how far below zero the symbol may fall, in units of the noise
+NEGATIVE = 1e-8  # how far below zero rounding may push the symbol, in units of the noise: log|C| is off by less than N times that
 LONGEST = 50_000  # rows up to which Durbin's recursion steps in
 
 
@@ -144,8 +144,9 @@ def _by_limit(k: Float[Array, " L"], noise: Float[Array, ""], N: int) -> tuple[A
     lowest = jnp.min(symbol)
     c = jnp.fft.irfft(jnp.log(jnp.maximum(symbol, 0.0) + noise))[: len(k)]
     terms = jnp.arange(len(k)) * c**2
-    remainder = jnp.sum(terms[N:]) + N * jnp.maximum(-lowest, 0.0) / noise
-    return N * c[0] + jnp.sum(terms), remainder, (remainder < REMAINDER) & (lowest > -NEGATIVE * noise)
+    left_out = jnp.sum(terms[N:])
+    error = left_out + N * jnp.maximum(-lowest, 0.0) / noise
+    return N * c[0] + jnp.sum(terms), error, (left_out < REMAINDER) & (lowest > -NEGATIVE * noise)
 
 
 def _by_recursion(k: Float[Array, " N"]) -> tuple[Float[Array, " N"], Float[Array, ""]]:
