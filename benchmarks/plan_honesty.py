@@ -377,16 +377,16 @@ def told(name: str, situation: str, size: int, found: dict[str, Any]) -> list[di
     """The rows of a case, printed as they come."""
     case = {"engine": name, "situation": situation, "size": size}
     head = f"{name:<20} {situation:<13} {size:>7}"
-    rows = [case | {"operation": operation} | row for operation, row in found["operations"].items()]
-    if "no" in found:
-        learn = found.get("said", {}).get("learn")
-        said = "" if learn is None or "learn" in found["operations"] else f"; the plan says {learn:.3g} s to learn"
-        print(f"{head}  no: {found['no']}{said}", flush=True)
-        rows.append(case | {"no": f"{found['no']}{said}"})
+    rows = [case | {"operation": operation} | row for operation, row in found.get("operations", {}).items()]
     for row in rows:
         count = f"  {row['said evaluations']} evaluations, were {row['count']}" if row["operation"] == "learn" else ""
         said = "" if row["said"] is None else f"{row['said']:10.3g} {ratio(row):7.2f}"
         print(f"{head}  {row['operation']:<14} {row['seconds']:10.3g} {said}{count}", flush=True)
+    if "no" in found:
+        learn = found.get("said", {}).get("learn")
+        said = "" if learn is None or "learn" in found.get("operations", {}) else f"; the plan says {learn:.3g} s to learn"
+        print(f"{head}  no: {found['no']}{said}", flush=True)
+        rows.append(case | {"no": f"{found['no']}{said}"})
     return rows
 
 

@@ -31,7 +31,7 @@ NOT_NEEDED = No("there is a shorter way for these data")  # of algorithms that a
 GLIMPSE = 1200  # rows of which a dense fit tells where to begin a costly climb
 SOME, MANY_ROWS = 800, 1000  # rows that do the same for observations that are not Gaussian, where there are more than so many
 PLACES = 1000  # whose prediction an offer speaks of
-LEARNING, EVALUATING, CONDITIONING, PREDICTING = 3000, 150, 1500, 250  # calls that each is worth by Python and dispatch alone
+LEARNING, EVALUATING, CONDITIONING, PREDICTING = 3000, 150, 1500, 150  # calls that each is worth by Python and dispatch alone
 WARM, COLD = 6, 10  # looks at the marginals in a search for sites: from those of the last evaluation, and from nothing
 NOT_SAID = Work()
 

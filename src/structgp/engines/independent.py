@@ -292,7 +292,7 @@ class IndependentKalman(SideBySide):
         if isinstance(form, No):
             return form
         D = sum(part.chain.size for part in form.parts)
-        cost = dataclasses.replace(cost_of_chain(len(inputs), D), rows=0).searching(look_along(len(inputs), D))
+        cost = dataclasses.replace(cost_of_chain(len(inputs), D), rows=0).searching(2.5 * look_along(len(inputs), D))
         return Offer(engine, cost, note=f"{len(engine.parts)} latents, {D} states")
 
     def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> IndependentKalman:

@@ -101,15 +101,16 @@ def hardware() -> str:
     """What the rates depend on."""
     device = jax.devices()[0]
     settings = [f"{name}={os.environ[name]}" for name in SETTINGS if name in os.environ]
-    where = [_cpu(), f"{_cores()} cores", device.platform, device.device_kind, f"JAX {jax.__version__}"]
+    where = [_cpu(), f"{cores()} cores", device.platform, device.device_kind, f"JAX {jax.__version__}"]
     return ", ".join([f"rates {FORMAT}", *where, *settings])
 
 
-FORMAT = 1  # of what is measured: one more, and everybody measures again
+FORMAT = 2  # of what is measured: one more, and everybody measures again
 STEPS = 2000  # of a short loop
 WIDE = 16  # states of a wide one
 RUNS = 30  # of which the best counts, at most
 BUDGET = 0.05  # seconds for them
+STARTED = 20  # short programs one after the other
 SETTINGS = ("XLA_FLAGS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -121,7 +122,8 @@ def _cpu() -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
 
 
-def _cores() -> int:
+def cores() -> int:
+    """How many this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -173,7 +175,7 @@ def measured() -> Machine:
             transforms=_best(lambda v: jnp.fft.irfft(jnp.fft.rfft(v)), many) / (2 * len(many) * np.log2(len(many))),
             steps=step,
             small=max(wide - step, 0.1 * wide) / (4 * WIDE**3),
-            calls=_best(lambda v: v + 1.0, A[:1, :1]),
+            calls=_starting(lambda v: v + 1.0, A[:1, :1]),
         )
         return Machine(unit, _compiling(functools.partial(_filter, states=3), many[:STEPS]))
 
@@ -181,13 +183,13 @@ def measured() -> Machine:
 def _gain() -> float:
     """How much faster large matrices are factorised than the one that is measured: by their size, and by several threads."""
     allowed = [int(os.environ[name]) for name in SETTINGS if name.endswith("THREADS") and os.environ.get(name, "").isdigit()]
-    return 1.5 + 0.5 * (min([_cores(), *allowed]) - 1)
+    return 1.5 + 0.5 * (min([cores(), *allowed]) - 1)
 
 
 def _busy() -> bool:
     """Whether others have the cores, so that what is measured now is not worth keeping."""
     try:
-        return os.getloadavg()[0] > 1.5 * _cores()
+        return os.getloadavg()[0] > 1.5 * cores()
     except (AttributeError, OSError):
         return False
 
@@ -217,6 +219,18 @@ def _best(function: Callable[..., Any], *arguments: Any) -> float:
     # The processor's clock does not run while others have it; over less than some ticks it says nothing.
     by_processor = jax.default_backend() == "cpu" and processor > BUDGET / 5
     return min(*walls, processor / len(walls)) if by_processor else min(walls)
+
+
+def _starting(function: Callable[..., Any], *arguments: Any) -> float:
+    """Seconds to start a program, without waiting for its end: an accelerator works while the next ones are started."""
+    there = jax.device_put(arguments)
+    compiled = jax.jit(function).lower(*there).compile()
+
+    def several() -> None:
+        jax.block_until_ready([compiled(*there) for _ in range(STARTED)])
+
+    several()
+    return min(_seconds(several)[0] for _ in range(RUNS)) / STARTED
 
 
 def _compiling(function: Callable[..., Any], *arguments: Any) -> float:

@@ -7,7 +7,6 @@ rows and, of the places before it, the nearest as well.
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -22,6 +21,7 @@ from ..inputs.layouts import Inputs
 from ..inputs.neighbourhood import Neighbourhood, changed, drawn_order, nearest_seen, root_of
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
+from ..linalg.dense.cholesky import lapack_threads
 from ..linalg.neighbours import boxes, conditionals
 from ..posterior import Conditional, Model
 from ..sites import Sites
@@ -32,7 +32,7 @@ from .approximation import NAMED, Approximation
 from .base import GLIMPSE, Cost, Engine, Offer, gaussian, noise_variance
 from .basis import NOISE_FLOOR, columns
 from .cholesky import cost_of_matrix
-from .machine import Work
+from .machine import Work, cores
 
 USUAL = 30  # neighbours of a row
 TOLD = 60  # seen rows that a new place is given
@@ -248,8 +248,9 @@ class NeighbourEngine(Engine):
         rows = seen[drawn_order(len(seen))[of]]
         few = np.where(np.arange(count) < self.m, near, -1)
         y = _without_mean(model, X, data)
-        looks = [_look(model.kernel, X[rows], X[at], noise[rows], noise[at], at >= 0, y[at]) for at in (few, near)]
-        (mean, v), (mean_many, v_many) = (tuple(np.asarray(part) for part in look) for look in looks)
+        with lapack_threads(count):
+            looks = [_look(model.kernel, X[rows], X[at], noise[rows], noise[at], at >= 0, y[at]) for at in (few, near)]
+            (mean, v), (mean_many, v_many) = (tuple(np.asarray(part) for part in look) for look in looks)
         expected = float(0.5 * np.mean(np.log(v / v_many)))
         gained = 0.5 * (np.log(v / v_many) + (y[rows] - mean) ** 2 / v - (y[rows] - mean_many) ** 2 / v_many)
         found, error = abs(float(np.mean(gained))), float(np.std(gained)) / np.sqrt(len(rows))
@@ -269,7 +270,7 @@ class NeighbourEngine(Engine):
 
 def _cores() -> int:
     """How many cores share the rows of an evaluation: a power of two."""
-    return min(1 << (os.cpu_count() or 1).bit_length() - 1, MOST_PARTS)
+    return min(1 << cores().bit_length() - 1, MOST_PARTS)
 
 
 def _metric(kernel: Kernel, D: int) -> np.ndarray:

@@ -54,7 +54,7 @@ class SpaceTimeChains(Engine):
         flops = 15 * S**3 + 12 * N * S + N * (2000 * m**3 + 5000)
         whole = cost_of_axes(form.grid.sizes, flops)
         turn = Work(eigen=float(S) ** 3, products=8.0 * N * S, traffic=100.0 * N)
-        chains = Work(steps=60.0 * T, small=100.0 * N * m**3, traffic=2000.0 * N * m**2)
+        chains = Work(steps=20.0 * T, small=100.0 * N * m**3, traffic=2000.0 * N * m**2)
         cost = dataclasses.replace(whole, bytes=8 * (6 * S**2 + N * (4 * m**2 + 12)), evaluate=turn + chains, programs=12)
         return Offer(engine, cost, note=ONE_NOISE if data is None else "")
 

@@ -109,7 +109,7 @@ class FourierToeplitz(Engine):
             flops=OVERHEAD + 500 * N * math.log2(2 * N),
             bytes=8 * (6 * linalg.lags_needed(N) + 30 * N),
             rows=0,
-            evaluate=inverse + Work(transforms=30 * transform, traffic=1000.0 * N),
+            evaluate=inverse + recursion_work(N) + Work(transforms=30 * transform, traffic=1000.0 * N),
             condition=inverse + Work(transforms=20 * transform),
             predict=Work(transforms=8 * transform, functions=N, traffic=400.0 * N),
             programs=15,
@@ -136,6 +136,11 @@ def inverse_work(N: int, hard: float) -> Work:
     lags = linalg.lags_needed(N)
     symbol = Work(transforms=2 * 2 * lags * math.log2(2 * lags), functions=3.0 * lags, traffic=80.0 * lags)
     return symbol + STEPS * hard * Work(transforms=4 * 2 * N * math.log2(2 * N), traffic=200.0 * N, steps=10)
+
+
+def recursion_work(N: int, share: float = 0.2) -> Work:
+    """Durbin's recursion, for the share of evaluations at kernels that do not fade: learning begins with some."""
+    return share * (N <= linalg.LONGEST) * Work(traffic=130.0 * N**2, steps=3.0 * N)
 
 
 def _noise(sites: Sites) -> Float[Array, ""]:

@@ -30,7 +30,7 @@ from ..structure.toeplitz_grid import ToeplitzGrid, line_factor, toeplitz_grid
 from .base import Cost, Engine, Offer, draw, first_no, form_by_shape, hardness, noise_variance, not_alike, not_gaussian
 from .eigen import ONE_NOISE, noise_of
 from .machine import Work
-from .toeplitz import LOWEST_NOISE, OVERHEAD, inverse_work
+from .toeplitz import LOWEST_NOISE, OVERHEAD, inverse_work, recursion_work
 
 LONGEST = 5000  # places of an axis of which the eigenvectors can be had
 
@@ -147,11 +147,12 @@ class ToeplitzLines(Engine):
         flops = S * (OVERHEAD + 500 * T * math.log2(2 * T)) + 15 * S**3 + 8 * N * S
         turn = Work(eigen=float(S) ** 3, products=4.0 * N * S, traffic=100.0 * N)
         transform, inverse = 2 * T * math.log2(2 * T), inverse_work(T, hardness(model, inputs))
+        learn = inverse + recursion_work(T, 0.5) + Work(transforms=30 * transform)
         cost = Cost(
             flops,
             bytes=8 * (6 * linalg.lags_needed(T) + 10 * N + 6 * S**2),
             rows=0,
-            evaluate=turn + S * (inverse + Work(transforms=30 * transform)) + Work(products=4.0 * N * S),
+            evaluate=turn + S * learn + Work(products=4.0 * N * S),
             condition=turn + S * (inverse + Work(transforms=20 * transform)),
             predict=S * Work(transforms=8 * transform, traffic=400.0 * T),
             programs=18,

@@ -176,7 +176,7 @@ def cost_of_features(N: int, F: int) -> Cost:
 
 def look_at_features(N: int, F: int) -> Work:
     """What the marginals take that sites leave."""
-    return Work(products=4.0 * N * F**2, functions=2.0 * N * F, traffic=100.0 * N * F, factors=float(F) ** 3)
+    return Work(products=4.0 * N * F**2, functions=4.0 * N * F, traffic=200.0 * N * F, factors=float(F) ** 3)
 
 
 class Woodbury(Engine):

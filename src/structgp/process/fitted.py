@@ -42,6 +42,7 @@ FEW_CELLS = 200  # of a grid up to which they are predicted one by one
 MANY_ROWS = 2000  # of a table from which on it is worth a look whether they are a grid
 COUNTED = 20000  # rows up to which a summary counts those that repeat
 CHUNK_BYTES = 64e6  # size of the cross-covariance that prediction holds at a time
+ON_DEVICE = 16  # times that on an accelerator, which waits between pieces
 CACHE_BYTES = 2e6  # the same on a CPU, where pieces that fit into its cache take half the time
 FEWEST = 512  # rows for which a large factor is worth reading
 
@@ -583,8 +584,9 @@ class Fitted(Result):
 
 def rows_at_a_time(numbers: int) -> int:
     """How many places are looked at together, each of which takes so many numbers: a power of two."""
-    rows = CHUNK_BYTES / (8 * max(numbers, 1))
-    if jax.default_backend() == "cpu":
+    on_host = jax.default_backend() == "cpu"
+    rows = (1 if on_host else ON_DEVICE) * CHUNK_BYTES / (8 * max(numbers, 1))
+    if on_host:
         rows = min(rows, max(CACHE_BYTES / (8 * max(numbers, 1)), FEWEST))
     return int(2 ** np.clip(np.floor(np.log2(rows)), 4, 14))
 

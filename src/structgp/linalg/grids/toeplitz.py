@@ -26,7 +26,7 @@ from ..krylov import conjugate_gradients
 TOLERANCE = 1e-11
 MOST = 2000  # steps of conjugate gradients
 REMAINDER = 1e-7  # of the limit that may be left out, in the units of log|C|
-NEGATIVE = 1e-8  # how far below zero rounding may push the symbol, in units of the noise: log|C| is off by less than N times that
+NEGATIVE = 1e-8  # of the noise: how far rounding may push the symbol below zero; log|C| is off by less than N times that
 LONGEST = 50_000  # rows up to which Durbin's recursion steps in
 
 
