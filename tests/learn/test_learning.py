@@ -9,6 +9,9 @@ from scipy.optimize import minimize
 import structgp as sg
 import zoo
 from reference import slope
+from structgp.inputs.layouts import as_inputs
+from structgp.inputs.observations import read_observations
+from structgp.learn import initialise
 from structgp.learn import maximise as climbing
 from structgp.learn.evidence import evidence_objective
 from structgp.learn.objective import Objective
@@ -251,3 +254,20 @@ def test_counts_that_are_all_zero(likelihood, mean):
     )
     assert (rate > 1e-4).all()
     assert (rate < 1.0).all()
+
+
+def test_some_of_very_many_rows_tell_where_to_begin(monkeypatch):
+    monkeypatch.setattr(initialise, "TELLING", 64)
+    axis, rng = np.linspace(0, 1, 40), np.random.default_rng(0)
+    gp = sg.GP(sg.Matern32(0.2).on(0) * sg.Matern32(0.2).on(1), sg.Gaussian(0.1))
+    grid, y = sg.Grid(axis, axis), rng.normal(size=1600)
+    y[3] = np.nan
+    cells = rng.permutation(1600)[:1200]
+    for places, values in ((grid, y), (sg.Grid(axis, axis, cells=cells), y[cells]), (as_inputs(grid.points[::-1]), y[::-1])):
+        X, some = initialise.telling_rows(gp, places, read_observations(gp.likelihood, values, None, "infer", places))
+        assert 32 < len(X) == len(some.y) <= 64
+        np.testing.assert_array_equal(
+            y.reshape(40, 40)[tuple(np.rint(39 * X).astype(int).T)], some.y[:, 0]
+        )  # each at its place
+    few = as_inputs(grid.points[:50])
+    assert len(initialise.telling_rows(gp, few, read_observations(gp.likelihood, y[:50], None, "infer", few))[0]) == 50

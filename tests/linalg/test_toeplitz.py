@@ -49,6 +49,16 @@ def test_log_determinant_by_limit_or_recursion(scale):
     np.testing.assert_allclose(first, np.linalg.inv(np.asarray(dense(k, 0.1)))[0], rtol=1e-9, atol=1e-10)
 
 
+def test_rounding_of_the_symbol_is_no_reason_for_the_recursion():
+    """At low noise of a smooth series the symbol falls below zero by what rounding makes of it."""
+    k, noise, count = lags(3.0, toeplitz.lags_needed(4 * N)), 1e-6, 4 * N
+    log_det, error, good = toeplitz._by_limit(k, noise, count)
+    assert jnp.min(toeplitz.spectrum(k)) < -1e-10 * noise
+    assert good
+    C = scipy.linalg.toeplitz(k[:count]) + noise * np.eye(count)
+    assert abs(log_det - np.linalg.slogdet(C)[1]) < error < count * toeplitz.NEGATIVE
+
+
 def test_gradient():
     """In the lags, the noise and the targets; the limit differs from log|C| by less than the tolerance, so do their slopes."""
 

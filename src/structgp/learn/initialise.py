@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..engines.base import GLIMPSE, SOME
+from ..engines.base import GLIMPSE, SOME, gaussian
 from ..inputs.layouts import Grid, Inputs, as_inputs
 from ..inputs.observations import Data
 from ..inputs.rows import in_few_sizes
@@ -32,6 +32,7 @@ from ..posterior import Model
 from ..structure.low_rank import in_units
 
 SHARES = ((1.0, 0.1), (0.25, 0.1), (1.0, 0.5))  # factors on the lengthscales, and noise as a part of the variance of y
+TELLING = 2**16  # rows that tell where to begin as well as very many do
 MANY = 1000  # entries of θ beyond which no matrix of their size is made
 ROUNDING = 1e-13  # of the largest number of a column: what its spread is made of when the column is constant
 BLOCK = 2  # cells along each side of the blocks that these come in
@@ -87,6 +88,18 @@ def some_rows(inputs: Inputs, data: Data) -> tuple[Inputs, Data]:
     seen = np.flatnonzero(data.seen)
     rows = np.sort(np.random.default_rng(0).choice(seen, min(SOME, len(seen)), replace=False))
     return as_inputs(np.asarray(inputs.points)[rows]), jax.tree.map(lambda values: np.asarray(values)[rows], data)
+
+
+def telling_rows(model: Model, inputs: Inputs, data: Data) -> tuple[np.ndarray, Data]:
+    """Places and data that tell where to begin: all of them, or some of very many that have Gaussian noise."""
+    if len(inputs) <= 16 * TELLING or not gaussian(model, data) or outputs_of(model.kernel) is not None:
+        return np.asarray(inputs.points), data
+    seen = np.flatnonzero(data.seen)
+    rows = seen[np.unique(np.random.default_rng(0).integers(0, len(seen), TELLING))] if len(seen) else np.arange(TELLING)
+    cells = inputs.cells if isinstance(inputs, Grid) else None
+    places = Grid(*inputs.axes, cells=rows if cells is None else np.asarray(cells)[rows]) if isinstance(inputs, Grid) else None
+    X = np.asarray(inputs.points)[rows] if places is None else np.asarray(places.points)
+    return X, jax.tree.map(lambda values: np.asarray(values)[rows], data)
 
 
 def suggested(model: Any, X: np.ndarray, data: Data, noisy: float = SHARES[0][1]) -> Any:

@@ -32,7 +32,7 @@ from .believe import WeakBeliefs
 from .clock import NEVER, OUT_OF_TIME, Deadline
 from .density import Density
 from .evidence import evidence_objective
-from .initialise import candidates, glimpse, limits_of, some_rows, units_of
+from .initialise import candidates, glimpse, limits_of, some_rows, telling_rows, units_of
 from .lags import with_lags
 from .objective import LOWEST, Objective
 
@@ -258,6 +258,7 @@ def maximise(
     count = max(int(np.sum(data.seen)) * data.y.shape[1], 1)
     options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
     options["deadline"] = deadline
+    points, telling = telling_rows(model, inputs, data)
     if objective is None and (offer.glimpse or (offer.grain and isinstance(inputs, Grid))):
         places, some = glimpse(inputs, data)
         dense = Offer(Cholesky(), cost_of_matrix(len(places), places.dimension))
@@ -267,9 +268,8 @@ def maximise(
         part: dict[str, Any] = {"objective": objective_of(places, some), "worth": WORTH}
         starts, worth = [free_vector(maximise(model, places, some, offer, **part, **options)[0])], WORTH
     else:
-        starts = [free_vector(candidate) for candidate in candidates(model, np.asarray(inputs.points), data)]
-    points = np.asarray(inputs.points)
-    units, limits = units_of(model, points, data), limits_of(model, points, data)
+        starts = [free_vector(candidate) for candidate in candidates(model, points, telling)]
+    units, limits = units_of(model, points, telling), limits_of(model, points, telling)
     with lapack_threads(offer.cost.rows if offer.cost else 0), _explained(model, inputs, data):
         begin: dict[str, Any] = {"others": [free_vector(other) for other in others]}
         if objective is not None:
@@ -281,7 +281,7 @@ def maximise(
             places = ready
             evidence = evidence_objective(model, places, sized, engine, offer.grain)
             climbed = evidence if beliefs is None else Density(evidence, beliefs)
-            starts = with_lags(model, evidence, starts, points, data) if not evaluations else starts
+            starts = with_lags(model, evidence, starts, points, telling) if not evaluations else starts
             learned, learning = climb(model, climbed, starts, count, began, units=units, limits=limits, **begin, **options)
             starts, evaluations, begin = [free_vector(learned)], evaluations + learning.evaluations, {}
             ready = places if deadline.passed() else engine.prepared(learned, places, sized)
