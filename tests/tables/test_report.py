@@ -450,6 +450,11 @@ def test_parameters_are_told_in_words(seasonal):
     assert told("kernel.terms[1].factors[0].lengthscale", seasonal)[0] == "season of 1.3 days: smoothness of its shape"
     assert told("kernel.terms[1].factors[1].lengthscale", seasonal)[0] == "season of 1.3 days: keeps its shape for (days)"
     assert told("likelihood.noise", seasonal) == ("noise (standard deviation)", (1, 2, 3))
+    wanders = dataclasses.replace(seasonal, fitted=sg.GP(sg.Wiener() + sg.Spline()).condition(np.arange(5.0), np.zeros(5)))
+    assert told("kernel.terms[0].variance", wanders) == ("random walk: step in one day (standard deviation)", (1, 2, 3))
+    bends = told("kernel.terms[1].variance", wanders)
+    assert bends[0] == "trend that bends: how far it leaves its line in one day (standard deviation)"
+    assert bends[1] == pytest.approx(np.sqrt([1 / 3, 4 / 3, 3]))
     X = np.random.default_rng(0).standard_normal((20, 3))
     kernel = sg.Matern52().on(1, 0) + sg.Matern52(2.0).on(2)
     fitted = sg.GP(kernel, sg.Gaussian(0.1), sg.ConstantMean()).condition(X, X[:, 0])

@@ -39,6 +39,10 @@ class Deadline:
         """The end of the first of so many equal parts of what is left."""
         return Deadline(self.clock() + max(self.left(), 0.0) / count, self.clock)
 
+    def earlier(self, part: float) -> Deadline:
+        """The moment when so much of the time from now on is left; never, where there is no end."""
+        return dataclasses.replace(self, at=self.at - part * max(self.left(), 0.0)) if math.isfinite(self.at) else self
+
     def allows(self, seconds: float) -> bool:
         """Whether there is time for something that takes so long."""
         return self.left() >= max(seconds, 0.0) and not self.passed()

@@ -109,7 +109,7 @@ def _given_all(winner: Attempt, X: np.ndarray, y: np.ndarray, deadline: Deadline
     """The winner with all rows, learned on where it was stopped too early."""
     if winner.scores is None:
         return winner.fitted
-    until = _earlier(deadline, ENDING)
+    until = deadline.earlier(ENDING)
     if winner.cut_off and winner.candidate.go_on is not None and not until.passed():
         return winner.candidate.go_on(winner.fitted, X, y, until)
     return winner.candidate.refit(winner.fitted, X, y)
@@ -120,11 +120,11 @@ def _attempts(
 ) -> list[Attempt]:
     """What each of the candidates that there is time for makes of the rows that it does not learn from."""
     order = sorted(candidates, key=lambda name: (name not in ONE_FUNCTION, candidates[name].seconds))
-    learning = _earlier(deadline, GIVING)
+    learning = deadline.earlier(GIVING)
     first, *rest = order
     if all(_late(candidates[name], learning.left() - candidates[first].seconds) for name in rest):
         reasons = {name: _late(candidates[name], learning.left() - candidates[first].seconds) for name in rest}
-        alone = _attempt(first, candidates[first], _earlier(deadline, ENDING), lambda one, until: one.fit(X, y, None, until))
+        alone = _attempt(first, candidates[first], deadline.earlier(ENDING), lambda one, until: one.fit(X, y, None, until))
         if alone.fitted is not None:
             done = {first: alone} | {name: Attempt(name, candidates[name], reason=reasons[name]) for name in rest}
             return [done[name] for name in candidates]
@@ -141,15 +141,6 @@ def _attempts(
         own = dataclasses.replace(own, at=min(max(own.at, own.clock() + one.seconds), learning.at))
         done[name] = _attempt(name, one, own, rows.learned, rows.scored)
     return [done[name] for name in candidates]
-
-
-def _earlier(deadline: Deadline, part: float) -> Deadline:
-    """The moment when so much of the time from now on is left."""
-    return (
-        dataclasses.replace(deadline, at=deadline.at - part * max(deadline.left(), 0.0))
-        if np.isfinite(deadline.at)
-        else deadline
-    )
 
 
 def _attempt(

@@ -11,6 +11,7 @@ from .._types import double_precision
 from ..kernels.algebra import Kernel
 from ..kernels.outputs import LMC, Coregion, Correlations, Lagged, correlations
 from ..kernels.stationary import Matern12, Matern32
+from ..learn.clock import Deadline
 from ..likelihoods.gaussian import Gaussian
 from ..means import LevelOfOutput
 from ..parameters.tree import fixed, learned_leaves, with_values
@@ -19,6 +20,7 @@ from ..process.gp import GP
 
 FEW = 4  # outputs up to which any covariance among them is learned
 SKEWED = 0.05  # nats for each value, from which on logs are taken
+FOLLOWING = 0.25  # part of the time that is kept for what follows learning
 LAGS_PAY = 3.0  # nats for each lag, from which on lags are taken
 
 
@@ -61,6 +63,7 @@ class FittedOutputs(Result):
     scales: Scales
     names: tuple[str, ...]
     alone: float | None  # the log evidence of the same outputs, where nothing is shared
+    notes: tuple[str, ...] = ()  # what there was no time for
 
     @property
     def gain(self) -> float | None:
@@ -100,7 +103,7 @@ class FittedOutputs(Result):
         if self.gain is not None:
             worth = f"sharing pays by {self.gain:.1f} nats" if self.gain > 3 else "nothing is shared, as far as the data tell"
             lines.append(worth)
-        return lines
+        return [*lines, *self.notes]
 
     def __repr__(self) -> str:
         return f"FittedOutputs({', '.join(self.names)}, log evidence {self.fitted.log_evidence:.6g})"
@@ -135,17 +138,25 @@ def fit_outputs(
     Z = scales.into(Y)
     given = default_kernel(P, columns) if kernel is None else kernel
     model = lambda k: GP(k, Gaussian(np.full(P, 0.1)), LevelOfOutput(fixed(np.zeros(P))))
-    fit = lambda k: model(k).fit(X, Z, missing="infer", **options)
+    deadline, notes = Deadline.after(options.pop("seconds", None)), list[str]()
+    earlier = deadline.earlier(FOLLOWING)
+    fit = lambda k: model(k).fit(X, Z, missing="infer", seconds=earlier, **options)
+    begun = deadline.clock()
     fitted = fit(given)
-    if lags == "auto" and columns == 1:
+    took = deadline.clock() - begun
+    if lags == "auto" and columns == 1 and not earlier.allows(took):
+        notes.append("there was no time to see whether some come later than others")
+    elif lags == "auto" and columns == 1:
         late = fit(Lagged(_one_term(given), np.zeros(P - 1)))
         fitted = late if late.log_evidence - fitted.log_evidence > LAGS_PAY * (P - 1) else fitted
     elif lags:
         fitted = fit(Lagged(given, np.zeros(P - 1)))
+    if compare and not earlier.allows(took):
+        notes, compare = [*notes, "there was no time to see what sharing is worth"], False
     quick = {**options, "parameters": "best"}
-    apart = model(_apart(given)).fit(X, Z, missing="infer", **quick) if compare else None
+    apart = model(_apart(given)).fit(X, Z, missing="infer", seconds=earlier, **quick) if compare else None
     alone = apart.log_evidence if apart is not None and apart.learning is not None and apart.learning.converged else None
-    return FittedOutputs(fitted, scales, tuple(names or map(str, range(P))), alone)
+    return FittedOutputs(fitted, scales, tuple(names or map(str, range(P))), alone, tuple(notes))
 
 
 def _one_term(kernel: Kernel) -> Kernel:

@@ -98,9 +98,8 @@ class Evaluation:
     east: tuple[float, ...] = ()  # longitude and latitude, where rows are places, as the model sees them
     north: tuple[float, ...] = ()
     with_best: dict[str, float] = dataclasses.field(default_factory=dict)  # scores with the best parameters, where averaged
-    left_out: tuple[
-        int, ...
-    ] = ()  # of few rows: how many lie in the 95 % intervals that all others give them, and how many not
+    at: tuple[float, ...] = ()  # where the rows lie along their only input
+    left_out: tuple[int, ...] = ()  # of few rows: how many lie in the 95 % intervals that all others give them, how many not
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

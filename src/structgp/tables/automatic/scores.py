@@ -64,6 +64,8 @@ def evaluate(problem: Problem, fitted: Any, held: np.ndarray, kind: str) -> Eval
         covered = tuple(float(np.mean(_inside(some, y[kept], level))) for level in LEVELS)
         pit = pit_histogram(some, y[kept], problem.task == "counts")
         said = {"mean": remember(mean), "sd": remember(sd), "covered": covered, "pit": tuple(pit.tolist())}
+    if problem.X.shape[1] == 1:
+        said |= {"at": remember(X[:, 0])}
     if problem.map is not None:
         said |= {"east": remember(X[:, problem.map[0]]), "north": remember(X[:, problem.map[1]])}
     draws = _draws(len(y), problem)

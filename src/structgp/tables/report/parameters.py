@@ -120,6 +120,11 @@ def named_belief(row: Any, model: TableModel) -> Worded:
         return Worded(f"{whose}size of its steps (standard deviation)", tuple(np.sqrt(values)))
     if name in ("noise", "variance"):
         return Worded(f"{whose}{'noise' if name == 'noise' else 'size'} (standard deviation)", tuple(np.sqrt(values)))
+    if name == "variance":  # of what wanders: how far it does in one unit of its column
+        per = f"one {unit_of(model).removesuffix('s')}" if unit_of(model) else f"1 ({model.layout.names[0]})"
+        wanders = isinstance(owner, Wiener)
+        said = f"step in {per}" if wanders else f"how far it leaves its line in {per}"
+        return Worded(f"{whose}{said} (standard deviation)", tuple(np.sqrt(values if wanders else values / 3)))
     if name == "value" and way == ["mean"]:
         return Worded("mean", tuple(values))
     if name == "lengthscale" and isinstance(owner, Radial):

@@ -227,10 +227,13 @@ def error_figures(model: TableModel) -> list[Figure]:
     if model.task == "classification":
         return [_reliability(model)]
     y, mean = np.asarray(seen.y), np.asarray(seen.mean)
-    ends = np.array([mean.min(), mean.max()])
-    traces = (Trace("points", mean, y - mean), Trace("guide", ends, 0 * ends))
+    along = bool(seen.at) and model.shape in LINES
+    x = np.asarray(seen.at) if along else mean
+    ends = np.array([x.min(), x.max()])
+    traces = (Trace("points", x, y - mean), Trace("guide", ends, 0 * ends))
+    across, written = (_axis_name(model), _written(model)) if along else (f"predicted {model.target}", None)
     return [
-        Figure("Residuals", f"predicted {model.target}", "residual", traces),
+        Figure("Residuals", across, "residual", traces, written, clock=along and model.layout.used[0].is_clock),
         *_transform(seen.pit),
         *_coverage(seen.covered),
     ]
