@@ -324,7 +324,8 @@ def test_noise_is_not_shown_as_effects_where_rows_are_few():
     assert effects[0].name == "x0"
     assert [effect.name for effect in effects if effect.firm] == ["x0"]
     assert [figure.title for figure in component_figures(model)] == ["x0"]
-    _, others, _ = parts_of(model)
+    _, first, others, _ = parts_of(model)
+    assert first.name == "x0"
     assert others.name == "other columns"
     assert "not told apart from nothing: " in others.learned
     assert "ot told apart from nothing: " in about_components(model)
@@ -408,6 +409,23 @@ def test_columns_that_move_several_classes_are_told():
     assert how_learned(model).startswith("low against the rest: ")
 
 
+def test_a_category_is_told_level_by_level():
+    rng = np.random.default_rng(0)
+    level, x = rng.integers(0, 3, 60), rng.standard_normal(60)
+    raw = np.column_stack([np.eye(3)[level], x])
+    center, scale = raw.mean(axis=0), raw.std(axis=0)
+    y = 3.0 * level + x + 0.1 * rng.standard_normal(60)
+    fitted = sg.GP(sg.Matern52(np.full(4, 2.0), 9.0), sg.Gaussian(0.01)).condition((raw - center) / scale, y)
+    layout = Layout((Column("maker", "category", levels=("A", "B", "C")), Column("x", "number")))
+    model = TableModel(fitted, layout, "regression", "y", center, scale, 60)
+    maker, other = effects_of(model)
+    assert (maker.name, maker.levels, maker.firm, other.name) == ("maker", ("A", "B", "C"), True, "x")
+    np.testing.assert_allclose(np.diff(maker.mean), 3.0, atol=0.2)
+    said = {part.name: part.learned for part in parts_of(model)}
+    assert re.fullmatch(r"moves it by ±2\.\d+ y: A -[23]\.\d+, B -?0\.\d+, C \+[23]\.\d+", said["maker"]), said
+    assert component_figures(model)[0].traces[0].labels == ("A", "B", "C")
+
+
 def test_noise_with_outliers_is_told(series):
     fitted = sg.GP(sg.Matern32(), sg.StudentT(3.0, 0.25)).condition(np.arange(5.0), np.zeros(5))
     noise = parts_of(dataclasses.replace(series, fitted=fitted))[-1]
@@ -451,9 +469,9 @@ def test_parameters_are_told_in_words(seasonal):
     assert told("kernel.terms[1].factors[1].lengthscale", seasonal)[0] == "season of 1.3 days: keeps its shape for (days)"
     assert told("likelihood.noise", seasonal) == ("noise (standard deviation)", (1, 2, 3))
     wanders = dataclasses.replace(seasonal, fitted=sg.GP(sg.Wiener() + sg.Spline()).condition(np.arange(5.0), np.zeros(5)))
-    assert told("kernel.terms[0].variance", wanders) == ("random walk: step in one day (standard deviation)", (1, 2, 3))
+    assert told("kernel.terms[0].variance", wanders) == ("random walk: step over one day (standard deviation)", (1, 2, 3))
     bends = told("kernel.terms[1].variance", wanders)
-    assert bends[0] == "trend that bends: how far it leaves its line in one day (standard deviation)"
+    assert bends[0] == "trend that bends: how far it leaves its line over one day (standard deviation)"
     assert bends[1] == pytest.approx(np.sqrt([1 / 3, 4 / 3, 3]))
     X = np.random.default_rng(0).standard_normal((20, 3))
     kernel = sg.Matern52().on(1, 0) + sg.Matern52(2.0).on(2)

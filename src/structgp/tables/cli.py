@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 EXPECTED = (ValueError, TypeError, OSError, MemoryError)  # what bad data and bad files raise; anything else is our mistake
 DURATIONS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 WIDTH = 100
-MOST_COLUMNS = 12  # that are told one by one
 LEARNED = "learned_from"  # the column that marks the rows that a model was given
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -263,6 +262,7 @@ def changepoints(
     """Find where the level or the spread of a series changes, with probabilities."""
     from ..sklearn.detector import ChangePointDetector
     from .reading import as_floats, find_column, kind_of, read_table
+    from .report.changes import change_alarms
 
     read = read_table(data, dates=dates)
     frame = read.frame
@@ -280,6 +280,7 @@ def changepoints(
     ]
     lines = _notes_in_words(read.notes)
     lines += [f"{frame.height} rows, {len(found)} change{'' if len(found) == 1 else 's'} in {value!r}"]
+    lines += [f"attention: {alarm}" for alarm in change_alarms(len(found), frame.height)]
     lines += [f"  {change['at']:<24} a change exactly here has probability {change['probability']:.2f}" for change in found]
     written = {} if out is None else {"file": str(out)}
     if out is not None:
@@ -430,7 +431,7 @@ def _few(lines: list[int]) -> str:
 
 def _suggestions_in_words(found: Any, suggestions: list[Any], notes: list[str], written: dict[str, Any]) -> str:
     """What to measure next, for people."""
-    from .report.choices import headline
+    from .report.choices import feasible_in_words, headline
 
     optimiser, target = found.optimiser, found.target
     waiting = f", {len(optimiser.pending)} pending" if optimiser.pending else ""
@@ -443,7 +444,7 @@ def _suggestions_in_words(found: Any, suggestions: list[Any], notes: list[str], 
         if one.mean is None:
             lines.append(f"   {one.why}")
             continue
-        allowed = "" if one.feasible is None else f"; limits are met with probability {one.feasible:.2f}"
+        allowed = "" if one.feasible is None else f"; {feasible_in_words(optimiser)} with probability {one.feasible:.2f}"
         better = f"better than the best with probability {one.probability:.2f}{allowed}"
         lines.append(f"   {target} {one.mean:.4g} ± {one.sd:.3g}; {better}; expected gain {one.expected_gain:.3g}")
     lines += [f"{'added to' if name == 'file' else 'the report is in'} {path}" for name, path in written.items()]
@@ -702,12 +703,7 @@ def _columns_in_words(layout: Any) -> list[str]:
     """What each column is; of many those that are alike together."""
     from ..inputs.reading import few
 
-    if len(layout.columns) <= MOST_COLUMNS:
-        return [f"  {column.name:<20} {column.describe()}"[:WIDTH] for column in layout.columns]
-    kinds: dict[str, list[str]] = {}
-    for column in layout.columns:
-        kinds.setdefault(column.describe(), []).append(column.name)
-    return [f"  {few(names, 5)}: {kind}"[:WIDTH] for kind, names in kinds.items()]
+    return [f"  {few(names, 5) + (':' if len(names) > 1 else ''):<20} {kind}"[:WIDTH] for names, kind in layout.described()]
 
 
 def _notes_in_words(notes: Any) -> list[str]:

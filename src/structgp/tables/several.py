@@ -81,6 +81,7 @@ class Record(NamedTuple):
     source: str
     target: str
     system: Identified
+    unit: str = "steps"  # in which time is counted
 
 
 def identify_columns(table: Table, source: str, target: str, time: str | None, **options: Any) -> Record:
@@ -91,9 +92,10 @@ def identify_columns(table: Table, source: str, target: str, time: str | None, *
         raise ValueError(
             f"--input and --output are both {source!r}: name the column that drives the system, and the one that follows"
         )
-    dt = 1.0
+    dt, unit = 1.0, "steps"
     if time is not None:
-        t = look(frame[find_column(frame, time, "time column")]).numbers(frame[time])[:, 0]
+        column = look(frame[find_column(frame, time, "time column")])
+        t, unit = column.numbers(frame[time])[:, 0], column.unit or time
         order = np.argsort(t, kind="stable")
         frame, steps = frame[order], np.diff(t[order])
         dt = float(np.median(steps))
@@ -101,4 +103,4 @@ def identify_columns(table: Table, source: str, target: str, time: str | None, *
             raise ValueError(f"the times of {time!r} are not evenly spaced: identification needs one value at every step")
     found = identify(as_floats(frame[source]), as_floats(frame[target]), dt, **options)
     assert isinstance(found, Identified)
-    return Record(source, target, found)
+    return Record(source, target, found, unit)

@@ -25,6 +25,7 @@ ROW_NUMBERS = re.compile(
     re.IGNORECASE,
 )
 CELLS = ("row", "column", "grey")  # the columns of a picture
+MOST_TOLD = 12  # columns that are told one by one
 MOST_LEVELS = 20  # a text column with more different values than this is left out
 EPOCH = 1970.0  # years are counted as in the calendar, other units from the beginning of the data
 
@@ -295,6 +296,15 @@ class Layout:
     def names(self) -> list[str]:
         """The inputs, one name for each number that the model sees."""
         return [name for column in self.used for name in column.names]
+
+    def described(self) -> list[tuple[list[str], str]]:
+        """What each column is; of many those that are alike together."""
+        if len(self.columns) <= MOST_TOLD:
+            return [([column.name], column.describe()) for column in self.columns]
+        kinds: dict[str, list[str]] = {}
+        for column in self.columns:
+            kinds.setdefault(column.describe(), []).append(column.name)
+        return [(names, kind) for kind, names in kinds.items()]
 
     def numbers(self, frame: pl.DataFrame) -> np.ndarray:
         """The inputs of a table, (N, D)."""

@@ -10,22 +10,25 @@ from typing import Any
 
 from ... import __version__
 from ...decide.optimise import Optimiser, Suggestion
+from ...inputs.reading import few
 from ...learn.clock import NEVER, Deadline
 from ..model import TableModel, of_shape, replacing
 from ..several import Filled, Record
 from ..suspects import about_suspects, suspect_rows
-from .changes import ChangingSeries, change_figures, change_headline, segment_rows
+from .changes import ChangingSeries, change_alarms, change_figures, change_headline, segment_rows
 from .choices import headline as choice_headline
 from .choices import run_rows, slice_figures, suggestion_rows, trace_figure
 from .figures import Figure
-from .parameters import about_sureness, how_learned, parameter_rows, sure_rows
+from .parameters import about_parameters, about_sureness, how_learned, parameter_rows, sure_rows
 from .sections import about_components, component_figures, confusion_rows, error_figures, fit_figures, score_rows, trial_rows
-from .several import filled_figures, how_learned_together, length_rows, system_figures, together_rows
+from .several import filled_figures, how_learned_together, length_rows, system_figures, system_headline, together_rows
 from .words import alarms, forecast_rows, headline, parts_of
 
 TOGETHER = (
     "Half the range of the median over the rows, and the noise, in the units of each column; correlations of what is behind."
 )
+MOST_NAMES = 8  # columns of one kind that are named
+LONG = 40  # characters of a cell that is not to be squeezed on a small screen
 LATE = "There was no time to look at them one by one: structgp report model.structgp does."
 
 
@@ -39,7 +42,8 @@ def write_change_report(series: ChangingSeries, path: Any) -> None:
     sheet = Sheet()
     sheet.figures("Series and changes", change_figures(series))
     sheet.table("Segments", segment_rows(series))
-    _write(sheet.page(f"Changes in {series.name}", change_headline(series)), path)
+    found = change_alarms(len(series.changes), len(series.y))
+    _write(sheet.page(f"Changes in {series.name}", change_headline(series), found), path)
 
 
 def write_choice_report(
@@ -67,7 +71,9 @@ def write_filled_report(filled: Filled, path: Any) -> None:
     sheet.table("Gaps", [["column", "values filled in"], *([name, str(count)] for name, count in counts)])
     sheet.text("Plan", str(filled.model.fitted.plan))
     sheet.text("How it was learned", how_learned_together(filled))
-    _write(sheet.page(f"{', '.join(filled.names)} together", "; ".join(filled.model.words()) + "."), path)
+    count = int(filled.gaps.sum())
+    lead = [*filled.model.words(), f"{count} gap{'' if count == 1 else 's'} filled"]
+    _write(sheet.page(f"{', '.join(filled.names)} together", "; ".join(lead) + "."), path)
 
 
 def write_system_report(record: Record, path: Any) -> None:
@@ -75,8 +81,7 @@ def write_system_report(record: Record, path: Any) -> None:
     sheet = Sheet()
     sheet.figures("Responses", system_figures(record))
     sheet.text("What was found", record.system.summary())
-    lead = f"A fit of {record.system.fit:.1f} % with {record.system.lags} lags."
-    _write(sheet.page(f"How {record.source} makes {record.target}", lead), path)
+    _write(sheet.page(f"How {record.source} makes {record.target}", system_headline(record)), path)
 
 
 def _write(page: str, path: Any) -> None:
@@ -87,7 +92,7 @@ def _write(page: str, path: Any) -> None:
 def render(model: TableModel, deadline: Deadline = NEVER) -> str:
     """The report of a model as HTML."""
     held = f"on {model.evaluation.kind}, which the model had not been given" if model.evaluation.kind else ""
-    columns = [[column.name, column.describe()] for column in model.layout.columns]
+    columns = [[few(names, MOST_NAMES), kind] for names, kind in model.layout.described()]
     sheet = Sheet()
     sheet.figures("Data and fit", fit_figures(model))
     sheet.table("Forecast", forecast_rows(model))
@@ -105,9 +110,7 @@ def render(model: TableModel, deadline: Deadline = NEVER) -> str:
     sheet.table("Candidates", trial_rows(model))
     sheet.text("Plan", str(getattr(model.fitted, "plan", "")))
     if not late:
-        sheet.table(
-            "Parameters", parameter_rows(model), "Spreads as standard deviations; lengths in the units of their columns."
-        )
+        sheet.table("Parameters", parameter_rows(model), about_parameters(model))
     sheet.text("How it was learned", how_learned(model))
     sheet.text("How to predict", how_to_predict(model))
     count = len(model.layout.names)
@@ -184,6 +187,8 @@ def how_to_predict(model: TableModel) -> str:
 def _table(rows: list[list[str]]) -> str:
     if len(rows) < 2:
         return ""
-    line = lambda row, cell: "<tr>" + "".join(f"<{cell}>{html.escape(str(value))}</{cell}>" for value in row) + "</tr>"
-    body = "".join(line(row, "td") for row in rows[1:])
-    return f'<div class="wide"><table><thead>{line(rows[0], "th")}</thead><tbody>{body}</tbody></table></div>'
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in rows[0])
+    long = lambda value: ' class="long"' if len(value) > LONG else ""
+    line = lambda row: "<tr>" + "".join(f"<td{long(value)}>{html.escape(value)}</td>" for value in map(str, row)) + "</tr>"
+    body = "".join(map(line, rows[1:]))
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -10,6 +10,8 @@ import numpy as np
 
 from .figures import Figure, Trace
 
+MANY = 25  # rows for each change, below which they may be something else
+
 
 class ChangingSeries(NamedTuple):
     """A series, where its segments begin, and the probability of a change at each of its places."""
@@ -52,6 +54,13 @@ def segment_rows(series: ChangingSeries) -> list[list[str]]:
         spread = f"{np.std(y):.4g}" if len(y) else ""
         rows.append([place, str(part.stop - part.start), f"{_mean(y):.4g}" if len(y) else "", spread, sure])
     return rows
+
+
+def change_alarms(changes: int, rows: int) -> list[str]:
+    """What is to be doubted: a level that wanders is cut into many pieces."""
+    if changes <= max(rows / MANY, 2):
+        return []
+    return ["so many changes may be a level that wanders rather than jumps, or outliers: structgp fit --time tells"]
 
 
 def change_headline(series: ChangingSeries) -> str:

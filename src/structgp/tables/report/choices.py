@@ -64,12 +64,14 @@ def slice_figures(optimiser: Optimiser, target: str) -> list[Figure]:
 
 def suggestion_rows(optimiser: Optimiser, found: Sequence[Suggestion]) -> list[list[str]]:
     """The table of suggestions, its header first."""
-    rows = [[*optimiser.space.names, "expected", "± sd", "better with probability", "expected gain"]]
+    unsure = any(one.feasible is not None for one in found)
+    usable = [f"{feasible_in_words(optimiser)} with probability"] if unsure else []
+    rows = [[*optimiser.space.names, "expected", "± sd", "better with probability", *usable, "expected gain"]]
     shown = lambda value: "" if value is None else f"{value:.4g}"
     for one in found:
         rows.append(
             [_text(one.point[name]) for name in optimiser.space.names]
-            + [shown(v) for v in (one.mean, one.sd, one.probability, one.expected_gain)]
+            + [shown(v) for v in (one.mean, one.sd, one.probability, *([one.feasible] if unsure else []), one.expected_gain)]
         )
     return rows
 
@@ -81,6 +83,11 @@ def run_rows(optimiser: Optimiser, target: str, most: int = 10) -> list[list[str
     return [[*optimiser.space.names, target]] + [
         [_text(run.point[name]) for name in optimiser.space.names] + [f"{run.value:.6g}"] for run in good
     ]
+
+
+def feasible_in_words(optimiser: Optimiser) -> str:
+    """What a run does that can be used."""
+    return "meets its limits and does not fail" if optimiser.outcome_constraints else "does not fail"
 
 
 def headline(optimiser: Optimiser, target: str, found: Sequence[Suggestion]) -> str:

@@ -27,7 +27,7 @@ REACH = 2.0  # standard deviations of a column, both ways, as far as there are r
 class Effect(NamedTuple):
     """A function of one column in its own units, centred, how much it moves the target, and whether that may be nothing at all.
 
-    Of several classes it is the probability of the one that moves most.
+    Of several classes it is the probability of the one that moves most. Of a column of categories `x` counts its levels.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Effect(NamedTuple):
     off: bool = False
     label: str = ""  # the class, where there are several
     firm: bool = True  # whether it is told apart from nothing
+    levels: tuple[str, ...] = ()  # of a column of categories
 
 
 @functools.lru_cache(maxsize=1)
@@ -61,38 +62,60 @@ def _functions(model: TableModel) -> list[Effect]:
     ]
 
 
-def _along(model: TableModel) -> list[Effect]:
-    """What is said along each column while the others stay at their mean; longitude and latitude go together, on a map."""
-    D = len(model.center)
+class Way(NamedTuple):
+    """Rows along which one column goes while the others stay at their mean, where it then is, and how much each row counts."""
+
+    name: str
+    rows: np.ndarray
+    x: np.ndarray
+    weight: np.ndarray
+    levels: tuple[str, ...] = ()
+
+
+def _ways(model: TableModel) -> list[Way]:
+    """A way for each column; longitude and latitude go together, on a map, and a category from level to level."""
+    places, found, at = on_map(model.layout.names) if model.shape == "places" else None, [], 0
     low, high = _ends(model)
-    x = np.linspace(low, high, PLACES, axis=1)
-    rows = np.zeros((D, PLACES, D))
-    rows[np.arange(D), :, np.arange(D)] = x
-    weight = np.exp(-0.5 * x**2)  # places near the mean of a column hold more of its rows
-    weight = weight / np.sum(weight, axis=1, keepdims=True)
+    for column in model.layout.used:
+        d, at = at, at + len(column.names)
+        rows = np.zeros((PLACES, len(model.center)))
+        if column.kind == "category":
+            level = np.arange(PLACES) % len(column.levels)
+            seen = np.eye(len(column.levels))[level][:, -len(column.names) :]
+            rows[:, d:at] = (seen - model.center[d:at]) / model.scale[d:at]
+            share = model.center[d:at] if len(column.levels) > 2 else np.array([1 - model.center[d], model.center[d]])
+            weight = np.maximum(share, 1e-9)[level] if not np.isclose(share.sum(), 0.0) else np.ones(PLACES)
+            found.append(Way(column.name, rows, level.astype(float), weight / weight.sum(), column.levels))
+        elif places is None or d not in places[:2]:
+            rows[:, d] = np.linspace(low[d], high[d], PLACES)
+            weight = np.exp(-0.5 * rows[:, d] ** 2)  # places near the mean of a column hold more of its rows
+            found.append(Way(column.name, rows, rows[:, d] * model.scale[d] + model.center[d], weight / weight.sum()))
+    return found
+
+
+def _along(model: TableModel) -> list[Effect]:
+    """What is said along each column while the others stay at their mean."""
+    ways = _ways(model)
+    if not ways:
+        return []
+    weight, labels = np.stack([way.weight for way in ways]), [""] * len(ways)
     if len(model.classes) > 2:
-        mean = model.fitted.predict(rows.reshape(-1, D)).probability.reshape(D, PLACES, -1)
-        sd, chosen = np.zeros((D, PLACES)), np.argmax(_spread(mean, weight), axis=1)
-        mean, labels = mean[np.arange(D), :, chosen], [model.classes[c] for c in chosen]
+        every = np.concatenate([way.rows for way in ways])
+        mean = model.fitted.predict(every).probability.reshape(len(ways), PLACES, -1)
+        sd, chosen = np.zeros((len(ways), PLACES)), np.argmax(_spread(mean, weight), axis=1)
+        mean, labels = mean[np.arange(len(ways)), :, chosen], [model.classes[c] for c in chosen]
     else:
-        along = [centred(model.fitted, *one) for one in zip(rows, weight, strict=True)]
+        along = [centred(model.fitted, way.rows, way.weight) for way in ways]
         mean, sd = (np.stack(parts) for parts in zip(*along, strict=True))
-        labels = [""] * D
     size = _spread(mean[:, :, None], weight)[:, 0]
-    places = on_map(model.layout.names) if model.shape == "places" else None
-    return [
-        Effect(
-            model.layout.names[d],
-            x[d] * model.scale[d] + model.center[d],
-            mean[d],
-            sd[d],
-            float(size[d]),
-            bool(size[d] < LITTLE * size.max()),
-            labels[d],
+    off = size < LITTLE * size.max()
+    found = []
+    for k, way in enumerate(ways):
+        few = slice(0, len(way.levels)) if way.levels else slice(None)  # the first places are at each level once
+        found.append(
+            Effect(way.name, way.x[few], mean[k][few], sd[k][few], float(size[k]), bool(off[k]), labels[k], levels=way.levels)
         )
-        for d in range(D)
-        if places is None or d not in places[:2]
-    ]
+    return found
 
 
 def _ends(model: TableModel) -> tuple[np.ndarray, np.ndarray]:

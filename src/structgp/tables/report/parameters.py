@@ -37,6 +37,12 @@ def parameter_rows(model: TableModel) -> list[list[str]]:
     return [["parameter", "value"], *rows] if rows else []
 
 
+def about_parameters(model: TableModel) -> str:
+    """The units in which they are told."""
+    behind = {"counts": ", on the scale of the logarithm of the mean", "classification": ", in log odds"}.get(model.task, "")
+    return f"Spreads are standard deviations{behind}; lengths are in the units of their columns."
+
+
 def _numbers(model: TableModel, fitted: Any) -> list[list[str]]:
     """The learned numbers of a process; none where they were averaged over, which has a table of its own."""
     if not isinstance(fitted, Fitted):
@@ -121,9 +127,9 @@ def named_belief(row: Any, model: TableModel) -> Worded:
     if name in ("noise", "variance"):
         return Worded(f"{whose}{'noise' if name == 'noise' else 'size'} (standard deviation)", tuple(np.sqrt(values)))
     if name == "variance":  # of what wanders: how far it does in one unit of its column
-        per = f"one {unit_of(model).removesuffix('s')}" if unit_of(model) else f"1 ({model.layout.names[0]})"
+        per = f"one {unit_of(model).removesuffix('s')}" if unit_of(model) else f"1 {model.layout.names[0]}"
         wanders = isinstance(owner, Wiener)
-        said = f"step in {per}" if wanders else f"how far it leaves its line in {per}"
+        said = f"step over {per}" if wanders else f"how far it leaves its line over {per}"
         return Worded(f"{whose}{said} (standard deviation)", tuple(np.sqrt(values if wanders else values / 3)))
     if name == "value" and way == ["mean"]:
         return Worded("mean", tuple(values))

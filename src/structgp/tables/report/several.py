@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from ...parameters.tree import learned_leaves
+from ..reading import SECONDS
 from ..several import Filled, Record
 from .figures import Figure, Trace
 from .words import round_number
@@ -81,11 +82,19 @@ def system_figures(record: Record) -> list[Figure]:
     found = []
     for title, part in (("Impulse response", system.impulse), ("Step response", system.step)):
         traces = (Trace("band", part.t, part.lower, "95 %", part.upper), Trace("line", part.t, part.mean, "mean"))
-        found.append(Figure(title, "time", record.target, traces))
+        found.append(Figure(title, f"time after {record.source} ({record.unit})", record.target, traces))
     quiet = ~at.excited
     gain = (
         Trace("band", at.frequency, at.lower, "95 %", at.upper),
         Trace("line", at.frequency, at.gain, "gain"),
         Trace("points", at.frequency[quiet], at.gain[quiet], "not excited by the input"),
     )
-    return [*found, Figure("Gain", "frequency (rad)", "gain", gain)]
+    one = record.unit.removesuffix("s") if record.unit in (*SECONDS, "steps") else f"1 ({record.unit})"
+    return [*found, Figure("Gain", f"frequency (radians for each {one})", "gain", gain)]
+
+
+def system_headline(record: Record) -> str:
+    """How well the input explains the output, and what a lasting change of it does, in two sentences."""
+    system = record.system
+    first = f"With {system.lags} lags the fit is {system.fit:.1f} % (100 % is exact, 0 % is no better than the mean)."
+    return f"{first} In the end a lasting change of {record.source} by 1 changes {record.target} by {system.step.mean[-1]:.4g}."

@@ -33,6 +33,7 @@ LASTING = 10.0  # times the span, beyond which nobody can tell how long a season
 KILOMETRES = 111.2  # of a degree of latitude
 FORECASTS = 6  # rows of the table of forecasts
 FEW_PER_COLUMN = 5  # rows for each column, below which what is learned is surer than it should be
+MOST_LEVELS = 6  # of a category whose effects are told
 WEIGHTY = 4  # columns that are named for a projection
 TOO_FEW, TOO_MANY = 0.025, 0.005  # probabilities below which coverage is far from what was asked
 FEW_VALUES = 40  # whose coverage is said as a number
@@ -51,11 +52,9 @@ def parts_of(model: TableModel) -> list[Part]:
     fitted = model.fitted
     if isinstance(fitted, FittedProjectionPursuit):
         found = [Part(f"projection {m + 1}", weights) for m, weights in enumerate(_weights(model))]
-    elif found_terms(model):
-        found = [*_terms(model), *_idle(model)]
     else:
         moving = [Part(effect.name, _moved(effect, model)) for effect in effects_of(model) if effect.firm]
-        found = [*moving, *_idle(model)]
+        found = [*(_terms(model) if found_terms(model) else []), *moving, *_idle(model)]
     return found + _scatter(getattr(fitted, "likelihood", None), model)
 
 
@@ -105,7 +104,8 @@ def _moved(effect: Effect, model: TableModel) -> str:
     """How much a column moves the target, or the probability of the class that it moves most."""
     if effect.label:
         return f"moves the probability of {effect.label} by ±{effect.size:.2g}, that of the others by less"
-    return f"moves it by {_size(effect.size, model)}"
+    levels = [f"{level} {value:+.3g}" for level, value in zip(effect.levels, effect.mean, strict=True)] if effect.levels else []
+    return f"moves it by {_size(effect.size, model)}" + (f": {few(levels, MOST_LEVELS)}" if levels else "")
 
 
 def _weights(model: TableModel) -> list[str]:
