@@ -247,7 +247,7 @@ def _evidence_bwd(static, kept, cotangents):
         state, leaves_bar = carry
         begin, gaps, w, T = x
         state, bars, seen, kr, kNk = backwards(static, form, V, l, M, leaves, state, begin, gaps, w, T)
-        sites_bar = _site_cotangents(options, l, M, w, T, *(_column(form, x) for x in (*seen, kr, kNk)))
+        sites_bar = site_cotangents(options, l, M, w, T, *(_column(form, x) for x in (*seen, kr, kNk)))
         return (state, jax.tree.map(jnp.add, leaves_bar, bars[0])), (bars[1], *sites_bar)
 
     D, C = chain.size, columns.shape[-1]
@@ -357,7 +357,7 @@ def _first_row_of_change(form, s, l, M, after, before):
     return form.add_first_row(row, (0.5 * s) * form.product(step, top(r).mT))
 
 
-def _site_cotangents(options, l, M, w, T, p, mean, kr, kNk):
+def site_cotangents(options, l, M, w, T, p, mean, kr, kNk):
     """Cotangents of precisions and columns, from (place, column) arrays."""
     w = w[:, None]
     d = 1.0 + w * p

@@ -48,6 +48,10 @@ class Scaled(Chain):
     def varies(self):
         return self.chain.varies
 
+    @property
+    def fixed_rows(self):
+        return self.chain.fixed_rows
+
     def rows(self, t, which=None):
         return self.chain.rows(t, which)
 
@@ -90,6 +94,10 @@ class Sum(Chain):
     @property
     def varies(self):
         return any(part.varies for part in self.parts)
+
+    @property
+    def fixed_rows(self):
+        return all(part.fixed_rows for part in self.parts)
 
     def rows(self, t, which=None):
         return jnp.concatenate([part.rows(t, which) for part in self.parts])
@@ -140,6 +148,10 @@ class Product(Chain):
     @property
     def varies(self):
         return self.left.varies or self.right.varies
+
+    @property
+    def fixed_rows(self):
+        return self.left.fixed_rows and self.right.fixed_rows
 
     def rows(self, t, which=None):
         return (self.left.rows(t, which)[:, None] * self.right.rows(t, which)[None]).reshape(-1, *jnp.shape(t))

@@ -59,6 +59,11 @@ class Chain(eqx.Module):
         """Whether H depends on the place, so that `rows` says what is observed and `row` only what may be."""
         return False
 
+    @property
+    def fixed_rows(self) -> bool:
+        """Whether `rows` are constants, but for the output that they choose."""
+        return not self.varies
+
     def rows(self, t: Float[Array, "*places"], which: Int[Array, "*places"] | None = None) -> Float[Array, " D *places"]:
         """H at these places; of several outputs, that of the one which is seen at each."""
         return spread(self.row, t) * jnp.ones_like(t)

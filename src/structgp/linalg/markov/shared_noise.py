@@ -51,6 +51,10 @@ class Levels(Chain):
     def rows(self, t, which=None):
         return seen_output(which, self.size)
 
+    @property
+    def fixed_rows(self):
+        return True
+
     def start(self):
         return self.matrix
 
@@ -95,8 +99,12 @@ class MaternFilters(Chain):
     def varies(self):
         return True
 
+    @property
+    def fixed_rows(self):
+        return True  # loadings are in the states
+
     def rows(self, t, which=None):
-        seen = seen_output(which, len(self.rates)) * spread(self.loadings, t)
+        seen = seen_output(which, len(self.rates))
         return (seen[:, None] * spread(np.eye(self.states)[0], t)[None]).reshape(-1, *jnp.shape(t))
 
     def start(self):
@@ -118,10 +126,10 @@ class MaternFilters(Chain):
         return self.rates[:, None] + self.rates[None, :]
 
     def _weighed(self, integrals):
-        """q √(λ_i λ_j) Σ_kl n_k n_lᵀ λ_i^k λ_j^l I_{k+l}, from I (p, P, P, *gaps), as one matrix."""
+        """q v_i v_j √(λ_i λ_j) Σ_kl n_k n_lᵀ λ_i^k λ_j^l I_{k+l}, from I (p, P, P, *gaps), as one matrix."""
         m, P, more = self.states, len(self.rates), integrals.shape[3:]
         n = matern_sde.nilpotent_terms(m)[:, :, -1]
-        power = [self.rates ** (k + 0.5) for k in range(m)]
+        power = [self.loadings * self.rates ** (k + 0.5) for k in range(m)]
         flat = integrals.reshape(*integrals.shape[:3], -1)
         total = jnp.zeros((P, m, P, m, flat.shape[-1]))
         for k in range(m):
