@@ -4,7 +4,8 @@
     python -m benchmarks.outputs e4 e5 e6 e7 e8 --draws 12 --jobs 8
     python -m benchmarks.outputs bank --draws 50 --jobs 8    # 50 random systems, three settings, least squares, TC, DC, default
     python -m benchmarks.outputs speed                       # gradients in units of one Matérn-3/2; --rows 1000000
-    python -m benchmarks.outputs sensors                     # 15 sensors, a day missing in one, by the command line
+    python -m benchmarks.outputs sensors portfolios          # 15 columns, days missing: together, alone, by a line
+    python -m benchmarks.outputs learning --rows 1000000     # learning time and peak memory of four filtered outputs with gaps
     python -m benchmarks.outputs all --jobs 16
 
 E4 to E8 are the experiments of the third seed with functions of our own, drawn anew for each seed. Errors are of the mean in
@@ -349,6 +350,68 @@ def sensors(seed: int, parameters: str) -> dict[str, Any]:
     return found | {"cover": float(np.mean((filled.lower[gap, 7] <= truth) & (truth <= filled.upper[gap, 7])))}
 
 
+def portfolios(seed: int, parameters: str) -> dict[str, Any]:
+    """Daily returns of 15 portfolios over two years, a month missing in three: together, alone, by a line, by the others."""
+    import os
+
+    import polars as pl
+
+    import structgp as sg
+
+    folder = Path(os.environ.get("STRUCTGP_DATA", Path(__file__).parents[2] / "shared" / "data")) / "portfolios30_daily"
+    if not folder.exists():
+        raise Unavailable(f"no data at {folder}: set STRUCTGP_DATA")
+    Y = pl.read_csv(folder / "data.csv.gz").to_numpy()[-500:, 1:16].astype(float)
+    t, seen = np.arange(500.0), Y.copy()
+    gaps = {2: slice(100, 121), 7: slice(220, 241), 12: slice(390, 411)}
+    for column, rows in gaps.items():
+        seen[rows, column] = np.nan
+    began = time.process_time()
+    model = sg.fit_outputs(t, seen, logs=False, parameters="best", restarts=0)
+    took = time.process_time() - began
+    median, _, lower, upper = model.predict(t)
+    log_p = model.log_prob(t, Y)
+    errors: dict[str, list[np.ndarray]] = {"together": [], "alone": [], "line": [], "others": []}
+    inside, together, apart = [], [], []
+    for column, rows in gaps.items():
+        truth, known = Y[rows, column], np.isfinite(seen[:, column])
+        errors["together"].append(median[rows, column] - truth)
+        errors["line"].append(np.interp(t[rows], t[known], Y[known, column]) - truth)
+        rest = np.column_stack([np.ones(500), np.delete(np.nan_to_num(seen), column, axis=1)])
+        errors["others"].append(rest[rows] @ np.linalg.lstsq(rest[known], Y[known, column], rcond=None)[0] - truth)
+        alone = sg.GP(sg.Matern32(), sg.Gaussian(1.0), mean=0.0).fit(t[known], Y[known, column], parameters="best")
+        p = alone.predict(t[rows])
+        errors["alone"].append(p.mean - truth)
+        apart.append(p.log_prob(truth))
+        together.append(log_p[rows, column])
+        inside.append((lower[rows, column] <= truth) & (truth <= upper[rows, column]))
+    found = {f"{way} rmse": float(np.sqrt(np.mean(np.concatenate(e) ** 2))) for way, e in errors.items()}
+    found |= {f"{way} -log p": -float(np.mean(np.concatenate(e))) for way, e in (("together", together), ("alone", apart))}
+    return found | {"cover": float(np.mean(np.concatenate(inside))), "CPU s": took}
+
+
+def learning(rows: int) -> dict[str, Any]:
+    """Four outputs, one white noise through filters of their own, a fifth missing: learned in this process, compiling too."""
+    from scipy.signal import lfilter
+
+    import structgp as sg
+
+    rng, S = np.random.default_rng(0), rows // 4
+    rates, noise = np.array([0.1, 0.15, 0.2, 0.3]), np.full(4, 0.1)
+    w = rng.standard_normal(S + 1000)
+    F = np.stack([lfilter([1.0], np.poly([np.exp(-rate)] * 2), w)[1000:] for rate in rates], axis=1)
+    Y = F / F.std(axis=0) + np.sqrt(noise) * rng.standard_normal((S, 4))
+    Y[rng.random((S, 4)) < 0.2] = np.nan
+    gp = sg.GP(sg.MaternFilters(4, 1, False), sg.Gaussian([0.5] * 4), mean=sg.LevelOfOutput(sg.fixed([0.0] * 4)))
+    began, wall = time.process_time(), time.perf_counter()
+    fitted = gp.fit(np.arange(S, dtype=float), Y, missing="infer", parameters="best", restarts=0)
+    took = {"CPU s": time.process_time() - began, "s": time.perf_counter() - wall}
+    found = np.sqrt(3) / np.asarray(fitted.kernel.lengthscale)[:, 0]
+    took |= {"evaluations": float(fitted.learning.evaluations), "values": float(np.isfinite(Y).sum())}
+    took |= {"largest error of a rate": float(np.max(np.abs(found / rates - 1)))}
+    return took | {"peak memory, GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}
+
+
 STUDIES: dict[str, Callable[[int, str], dict[str, Any]]] = {
     "jura": jura,
     "e4": e4,
@@ -358,8 +421,10 @@ STUDIES: dict[str, Callable[[int, str], dict[str, Any]]] = {
     "e8": e8,
     "bank": bank,
     "sensors": sensors,
+    "portfolios": portfolios,
 }
-ONCE = ("jura", "sensors")
+BY_ROWS: dict[str, Callable[[int], dict[str, Any]]] = {"speed": speed, "learning": learning}
+ONCE = ("jura", "sensors", "portfolios")
 
 
 def _one(task: tuple[str, int, str]) -> dict[str, Any]:
@@ -381,17 +446,17 @@ def show(name: str, records: list[dict[str, Any]]) -> None:
 def main(words: Sequence[str]) -> int:
     """Run studies and print their figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.outputs", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("studies", nargs="+", choices=[*STUDIES, "speed", "all"])
+    parser.add_argument("studies", nargs="+", choices=[*STUDIES, *BY_ROWS, "all"])
     parser.add_argument("--draws", type=int, default=None, help="how many draws of each (12; of the bank 50)")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--rows", type=int, nargs="+", default=[100_000], help="of the study of speed")
+    parser.add_argument("--rows", type=int, nargs="+", default=[100_000], help="of the studies of speed and of learning")
     parser.add_argument("--parameters", default="auto")
     options = parser.parse_args(words)
-    names = [*STUDIES, "speed"] if "all" in options.studies else options.studies
+    names = [*STUDIES, *BY_ROWS] if "all" in options.studies else options.studies
     for name in names:
-        if name == "speed":
+        if name in BY_ROWS:
             for rows in options.rows:
-                show(f"speed, {rows} values", [speed(rows)])
+                show(f"{name}, {rows} values", [BY_ROWS[name](rows)])
             continue
         draws = 1 if name in ONCE else options.draws or (50 if name == "bank" else 12)
         tasks = [(name, seed, options.parameters) for seed in range(draws)]

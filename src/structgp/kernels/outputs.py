@@ -6,6 +6,7 @@ import dataclasses
 from functools import singledispatch
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
@@ -54,10 +55,12 @@ class Coregion(Kernel):
 
     The loadings W have one row for each output and a column for each function that they share: one or two for a low rank, as
     many as outputs for any B at all. ``Coregion(...).on(1) * Matern52().on(0)`` is the model of intrinsic coregionalisation.
+    Turned loadings say the same: where they are `triangular` those above the diagonal do not count, and the others are known.
     """
 
     loadings: Numbers = parameter(((1.0,), (1.0,)), real)
     variance: Numbers = parameter((1.0, 1.0), nonnegative)
+    triangular: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
         if np.ndim(self.loadings) != 2 or np.shape(self.variance) != np.shape(self.loadings)[:1]:
@@ -70,7 +73,7 @@ class Coregion(Kernel):
     def full(cls, matrix: Any) -> Coregion:
         """Any covariance between the outputs, from this one on."""
         B = np.asarray(matrix, dtype=float)
-        return cls(np.linalg.cholesky(B), fixed(np.zeros(len(B))))
+        return cls(np.linalg.cholesky(B), fixed(np.zeros(len(B))), triangular=True)
 
     @classmethod
     def low_rank(cls, outputs: int, rank: int = 1) -> Coregion:
@@ -85,7 +88,8 @@ class Coregion(Kernel):
 
     def matrix(self) -> Any:
         """B, the covariance between the outputs."""
-        return jnp.asarray(self.loadings) @ jnp.asarray(self.loadings).T + jnp.diag(jnp.asarray(self.variance))
+        W = jnp.tril(jnp.asarray(self.loadings)) if self.triangular else jnp.asarray(self.loadings)
+        return W @ W.T + jnp.diag(jnp.asarray(self.variance))
 
     def check_points(self, X: Any) -> None:
         check_numbers(self, X[:, 0], len(self.loadings))

@@ -204,7 +204,9 @@ class Likeness(NamedTuple):
                 size = np.linalg.norm(table, axis=1, keepdims=True) / np.linalg.norm(found, axis=1, keepdims=True)
                 table[:] = size * found
                 widths = parts.get(path.replace(".loadings", ".lengthscale"))
-                if widths is not None and widths.stop - widths.start == table.size:
+                if widths is None:  # turned so that those above the diagonal, which may not count, are zero
+                    table[:] = np.linalg.qr(table.T, mode="r").T[:, : table.shape[1]]
+                elif widths.stop - widths.start == table.size:
                     changed[widths].reshape(table.shape)[:] = theta[widths].reshape(table.shape)[:, :1]
         return changed
 
