@@ -261,8 +261,9 @@ def check_inputs(model: Model, inputs: Inputs) -> None:
     kernels = kernels_of(model.kernel, 1)
     jax.eval_shape(lambda x: ([(k.between(x, x), k.null_space(x)) for k in kernels], model.mean(x)), point)
     points = np.asarray(inputs.points)
-    for part in (*kernels, model.likelihood):
-        part.check_points(points)
+    for kernel in kernels:
+        kernel.check_points(points)
+    model.likelihood.check_points(points)
 
 
 def _search(model: Model, inputs: Inputs, data: Data, engine: Engine, rule: Inference, start: tuple[Any, Any] | None) -> Found:
