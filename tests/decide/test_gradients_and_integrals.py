@@ -136,6 +136,7 @@ def test_a_function_is_integrated():
     assert np.diff(even.places[:, 0]) == pytest.approx(5 / 9)
 
 
+@pytest.mark.full
 def test_a_gradient_is_estimated():
     f = lambda x: np.sin(2 * x[0]) + x[1] ** 2
     found = sg.estimate_gradient(f, [0.2, 0.4], 12, noise=0.0)

@@ -18,6 +18,7 @@ def told(count=7, **options):
     return opt
 
 
+@pytest.mark.full
 def test_several_models_are_weighted_by_their_evidence():
     aligned = sg.SquaredExponential([0.3, 0.3])
     turned = sg.SquaredExponential(sg.GivensMetric([0.3, 0.3], [0.2]))
@@ -42,6 +43,7 @@ def test_a_region_keeps_near_the_best():
     assert np.max(np.abs(np.asarray(opt.ask()) - best)) <= 0.1 + 1e-9
 
 
+@pytest.mark.full
 def test_few_inducing_inputs():
     opt = told(9, model=sg.ReducedRank(6))
     place = np.asarray(opt.ask())
@@ -63,6 +65,7 @@ def test_cells_of_a_grid():
         sg.minimise(bump, grid, acquisition="pi")
 
 
+@pytest.mark.full
 def test_a_network_learns_and_optimises():
     x = np.linspace(0, 1, 8)
     y = np.sin(5 * x)

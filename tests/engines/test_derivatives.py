@@ -151,6 +151,7 @@ def test_a_prior_drawn_along_the_line(name, monkeypatch):
     assert (np.abs(np.cov(draws.T) - K) < 5 * error).all()
 
 
+@pytest.mark.full
 def test_a_long_prior_needs_no_matrix():
     f = sg.GP(sg.Matern32(5.0)).sample(np.arange(100_000.0), seed=0)[0]
     assert np.var(f) == pytest.approx(1.0, abs=0.1)

@@ -97,6 +97,7 @@ def test_gaps_and_unequal_noise_of_a_long_series(monkeypatch):
     np.testing.assert_allclose(values[0][1], values[1][1], rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.full
 def test_a_long_series_with_many_waves_reports_its_error(monkeypatch, tmp_path):
     monkeypatch.setattr(toeplitz_holes, "SMALL", 10)
     monkeypatch.setattr(toeplitz_holes, "BLOCKS", (10,))
@@ -152,6 +153,7 @@ def test_outputs_are_one_more_axis(name):
     np.testing.assert_allclose(values[0][1], values[1][1], rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.full
 def test_outputs_along_a_regular_series(tmp_path):
     """Toeplitz blocks, by the eigenvectors of the outputs: all is that of the dense engine, in any order of the steps."""
     steps = RNG.permutation(np.linspace(0.0, 3.0, 8))

@@ -50,7 +50,7 @@ def both(name):
     return [gp.condition(inputs, y, structure=structure, **options) for structure in ("kronecker", "dense")]
 
 
-@pytest.mark.parametrize("name", zoo.mostly_full(CASES, "complete", "holes", "missing values, unequal noise"))
+@pytest.mark.parametrize("name", zoo.mostly_full(CASES, "complete", "missing values, unequal noise"))
 def test_everything_is_that_of_the_dense_engine(name):
     ours, dense = both(name)
     expected = "Eigen" if name in ("complete", "in any order", "axes that belong together", "two targets") else "Krylov"
@@ -69,7 +69,9 @@ def test_everything_is_that_of_the_dense_engine(name):
     np.testing.assert_allclose(ours.degrees_of_freedom, dense.degrees_of_freedom, rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["complete", "missing values, unequal noise"])
+@pytest.mark.parametrize(
+    "name", zoo.mostly_full(["complete", "missing values, unequal noise"], "missing values, unequal noise")
+)
 def test_gradient_of_the_evidence(name):
     """In all parameters, those of the mean and the noise included."""
     value = [evidence_objective(one.gp, one.inputs, one.data, one.plan.engine)(free_vector(one.gp)) for one in both(name)]
@@ -191,6 +193,7 @@ def test_the_plan_knows_what_the_data_ask_for(monkeypatch):
     assert "standard error" in str(holes)
 
 
+@pytest.mark.full
 def test_a_large_grid_with_holes_reports_its_errors(monkeypatch):
     """More cells than the block holds: means to the tolerance, evidence and quick variances within what is reported."""
     monkeypatch.setattr(grid_holes, "WHOLE", 100)
@@ -241,6 +244,7 @@ def test_learning_begins_with_a_glimpse(monkeypatch):
     assert abs(again.log_evidence - dense.log_evidence) < 0.5
 
 
+@pytest.mark.full
 def test_counts_in_cells():
     """Observations of other kinds come to a grid as sites: mode, evidence and predictions are those of the dense engine."""
     gp = sg.GP(SMOOTH, sg.Poisson())

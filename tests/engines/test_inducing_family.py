@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import structgp as sg
+import zoo
 from structgp.engines.pitc import grouped
 
 N = 40
@@ -88,7 +89,7 @@ FINITE = {
 }
 
 
-@pytest.mark.parametrize("name", FINITE)
+@pytest.mark.parametrize("name", zoo.mostly_full(FINITE, "one each", "and a line"))
 def test_few_functions_are_exact_in_their_number(name):
     gp = sg.GP(FINITE[name], NOISE)
     ours, theirs = gp.condition(X, Y), gp.condition(X, Y, structure="dense")
@@ -99,6 +100,7 @@ def test_few_functions_are_exact_in_their_number(name):
     assert np.allclose(ours.predict(NEW).variance, theirs.predict(NEW).variance, atol=1e-7)
 
 
+@pytest.mark.full
 def test_a_bump_of_its_own_heals_each_new_place():
     kernel = FINITE["one each"]
     fitted = sg.GP(kernel, NOISE).condition(X, Y)
@@ -145,6 +147,7 @@ def test_relevance_vectors_are_few_and_their_evidence_is_at_its_top():
     assert evidence(kernel.variance, noise=1.1 * noise) < top + 1e-3
 
 
+@pytest.mark.full
 def test_relevance_vectors_of_labels_and_of_noise(tmp_path):
     labels = (F > 0) * 1.0
     fitted = sg.RelevanceVectors(sg.SquaredExponential(0.6), sg.Bernoulli()).fit(X, labels)
@@ -158,6 +161,7 @@ def test_relevance_vectors_of_labels_and_of_noise(tmp_path):
         sg.RelevanceVectors(BUMP).fit(X, np.stack([Y, Y], axis=1))
 
 
+@pytest.mark.full
 def test_informative_rows_alone_are_the_informative_vector_machine():
     gp = sg.GP(sg.SquaredExponential(1.0, 4.0), sg.Bernoulli())
     labels = (F > 0) * 1.0
@@ -174,6 +178,7 @@ def test_informative_rows_alone_are_the_informative_vector_machine():
     assert log_prob(hybrid) > log_prob(drawn) - 0.02
 
 
+@pytest.mark.full
 def test_directions_are_learned_with_the_inputs_that_lie_in_their_plane():
     rows = RNG.normal(size=(160, 5))
     direction = np.array([0.6, -0.5, 0.4, 0.3, 0.0]) / np.sqrt(0.86)

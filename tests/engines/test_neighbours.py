@@ -1,6 +1,7 @@
 """Rows given their nearest earlier rows: exact with all of these, close with a few, refused where they mislead."""
 
 import functools
+import itertools
 
 import jax
 import numpy as np
@@ -35,7 +36,7 @@ def both(mean, targets=1):
     return given(structure="dense"), given(approximate=ALL)
 
 
-@pytest.mark.parametrize("mean", zoo.mostly_full(zoo.MEANS, "constant", "diffuse basis"))
+@pytest.mark.parametrize("mean", zoo.mostly_full(zoo.MEANS, "diffuse basis"))
 def test_all_neighbours_are_the_whole_matrix(mean):
     """With gaps, noise that is known, a place that was seen twice and basis functions."""
     dense, ours = both(mean)
@@ -75,8 +76,11 @@ def objective(gp, engine):
         return evidence.GaussianEvidence(gp, places, data, engine)
 
 
-@pytest.mark.parametrize("m", [5, 6])  # pairs half way round the ring of neighbours are counted apart when there are any
-@pytest.mark.parametrize("mean", ["constant", "diffuse basis"])
+# Pairs half way round the ring of neighbours are counted apart when there are any.
+@pytest.mark.parametrize(
+    ("mean", "m"),
+    zoo.mostly_full(itertools.product(["constant", "diffuse basis"], [5, 6]), ("constant", 5), ("diffuse basis", 6)),
+)
 def test_gradients_are_differences(mean, m):
     gp = sg.GP(
         KERNEL + sg.White(0.2) + 0.5 * sg.Matern12(sg.CholeskyMetric([1.2, 0.6], [0.4])), sg.Gaussian(0.15), zoo.MEANS[mean]
@@ -119,6 +123,7 @@ def learned(a=1.0, b=1.0):
     return PRIOR.fit(FIELD * [a, b], HEIGHT, approximate=sg.Neighbours(40), restarts=0)
 
 
+@pytest.mark.full
 def test_learning_is_close_to_that_by_the_whole_matrix():
     dense = PRIOR.fit(FIELD, HEIGHT, structure="dense", restarts=0)
     ours = learned()
@@ -129,6 +134,7 @@ def test_learning_is_close_to_that_by_the_whole_matrix():
     assert "Neighbours, approximate (40 neighbours; 240 would change the log evidence by" in ours.summary()
 
 
+@pytest.mark.full
 def test_more_neighbours_are_nearer_to_the_whole_matrix():
     gp = sg.GP(sg.Matern52([1.0, 1.0]), sg.Gaussian(0.01))
     exact = gp.condition(FIELD, HEIGHT, structure="dense").log_evidence
@@ -149,6 +155,7 @@ def test_what_is_stated_covers_what_noise_asks_of_more_neighbours():
     assert 300 * near.plan.engine.lost(gp, near.inputs, near.data) > 0.7 * abs(near.log_evidence - exact)
 
 
+@pytest.mark.full
 def test_units_of_the_columns_do_not_matter():
     """Learning starts from the data, and neighbours are found in units of the lengthscales."""
     there = learned(2.0**20, 2.0**-20)
@@ -156,6 +163,7 @@ def test_units_of_the_columns_do_not_matter():
     np.testing.assert_allclose(there.predict(NEW * [2.0**20, 2.0**-20]).mean, learned().predict(NEW).mean, atol=1e-6)
 
 
+@pytest.mark.full
 def test_neighbours_are_found_again_when_the_lengthscales_have_another_shape():
     engine, inputs = NeighbourEngine(8), as_inputs(FIELD)
     data = read_observations(PRIOR.likelihood, HEIGHT, None, "error", inputs, None, None)
@@ -167,6 +175,7 @@ def test_neighbours_are_found_again_when_the_lengthscales_have_another_shape():
     assert np.any(again.near != places.near)
 
 
+@pytest.mark.full
 def test_files_updates_and_estimators(tmp_path):
     ours = learned()
     ours.save(tmp_path / "field.sgp")

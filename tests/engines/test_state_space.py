@@ -132,6 +132,7 @@ def test_hardly_any_noise(x64):
     assert float(gram[0, 0]) == pytest.approx((y.T @ np.linalg.solve(C, y)).item(), rel=1e-6)  # the matrix is the weak side
 
 
+@pytest.mark.full
 def test_natural_sites_in_segments(x64):
     t, w, h = np.sort(X), RNG.uniform(-0.05, 2.0, len(X)), RNG.standard_normal((len(X), 1))
     kernel = CHANGES["nested"]
@@ -223,6 +224,7 @@ def test_the_plan_and_the_summary_say_approximate_and_how_far():
     assert "36 states" in str(sg.GP(sg.RationalQuadratic()).plan(X, approximate="state-space")).splitlines()[0]
 
 
+@pytest.mark.full
 def test_an_approximate_model_is_learned_extended_saved_and_read(tmp_path):
     gp = sg.GP(sg.SquaredExponential(0.8), sg.Gaussian(0.1))
     fitted = gp.fit(X, Y, approximate="matern", restarts=0, max_evaluations=5)

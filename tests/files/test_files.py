@@ -127,6 +127,7 @@ def test_every_engine_comes_back(structure, tmp_path):
     same_beliefs(before, through_a_file(before, tmp_path), zoo.XS[1])
 
 
+@pytest.mark.full
 def test_a_learned_model_with_several_targets_missing_values_and_known_noise(tmp_path):
     Y = np.stack([zoo.Y[1], zoo.Y[1] ** 2], axis=1)
     Y[3] = np.nan
@@ -474,6 +475,7 @@ def as_older(description):
                 fields["refusal"] = "some cells are missing"
 
 
+@pytest.mark.full
 def test_plans_of_older_files(tmp_path, monkeypatch):
     from structgp.engines import grid_holes
 

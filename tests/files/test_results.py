@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 import structgp as sg
+import zoo
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-2, 2, (24, 2))
@@ -78,7 +79,9 @@ ESTIMATORS = {
 }
 
 
-@pytest.mark.parametrize("name", list(ESTIMATORS))
+@pytest.mark.parametrize(
+    "name", zoo.mostly_full(ESTIMATORS, "regressor of two", "regressor told", "additive labels as they are")
+)
 def test_estimators_come_back_with_everything(name, tmp_path):
     model, y, ask = ESTIMATORS[name]
     model.fit(X, y)
@@ -150,6 +153,7 @@ def test_many_series_come_back(tmp_path):
     assert again.learning == many.learning
 
 
+@pytest.mark.full
 def test_draws_and_referees_come_back(tmp_path):
     draws = sg.GP(sg.Matern32(), sg.Bernoulli()).mcmc(T, (np.sin(T) > 0) * 1.0, n=6, warmup=2, seed=0)
     again = back(draws, tmp_path)

@@ -32,6 +32,7 @@ def test_the_evidence_of_two_labels_is_that_of_an_integral():
     assert evidences["laplace"] == pytest.approx(truth, abs=0.15)
 
 
+@pytest.mark.full
 def test_ep_agrees_with_importance_sampling():
     gp = sg.GP(sg.Matern52(1.0, 3.0), sg.Poisson())
     x, y = X[:8], COUNTS[:8]
@@ -84,6 +85,7 @@ def test_what_did_not_converge_says_so():
     assert "not converged" in str(found.inference) or "stopped" in str(found.inference)
 
 
+@pytest.mark.full
 def test_weights_count_observations():
     twice = np.where(np.arange(zoo.N) < 5, 2.0, 1.0)
     weighted = PROBIT.condition(X, LABELS, weights=twice, inference="laplace")
@@ -100,6 +102,7 @@ def test_missing_observations_do_not_count(method):
     assert missing.log_evidence == pytest.approx(without.log_evidence, rel=1e-8)
 
 
+@pytest.mark.full
 def test_exposure_is_an_offset_of_the_logarithm():
     gp = sg.GP(sg.Matern32(0.8, 1.4), sg.Poisson(), mean=0.5)
     doubled = gp.condition(X, COUNTS, extra=2.0)
@@ -125,9 +128,7 @@ IN_EVERY_WAY.remove(("the same with Laplace noise", "laplace"))  # a density wit
 
 @pytest.mark.parametrize(
     ("name", "method"),
-    zoo.mostly_full(
-        IN_EVERY_WAY, ("separable", "ep"), ("counts of 0 and a million", "laplace"), ("an outlier of 10⁷ scales", "variational")
-    ),
+    zoo.mostly_full(IN_EVERY_WAY, ("separable", "ep"), ("an outlier of 10⁷ scales", "variational")),
 )
 def test_extreme_observations_give_finite_answers(name, method):
     likelihood, y = EXTREMES[name]
@@ -161,7 +162,7 @@ def test_a_likelihood_of_ones_own_needs_its_density_only():
 
 @pytest.mark.parametrize(
     ("name", "structure"),
-    zoo.mostly_full(itertools.product(["probit", "student"], ["dense", "markov"]), ("probit", "markov"), ("student", "dense")),
+    zoo.mostly_full(itertools.product(["probit", "student"], ["dense", "markov"]), ("student", "dense")),
 )
 def test_files_and_updates(name, structure, tmp_path):
     gp, y = (PROBIT, LABELS) if name == "probit" else (ROBUST, zoo.Y[1])

@@ -61,6 +61,7 @@ def test_structures_without_sites_say_so(kernel, inputs, structure):
         sg.GP(kernel, sg.Bernoulli()).condition(inputs, LABELS, missing="infer", structure=structure)
 
 
+@pytest.mark.full
 def test_space_and_time_go_through_the_grid():
     gp = sg.GP(FLOW, sg.Bernoulli())
     ours, whole = (

@@ -148,6 +148,7 @@ def test_gradients_are_those_of_the_evidence_and_chains_are_matrices(name, metho
         assert gradient[i] == pytest.approx(difference, rel=1e-5, abs=1e-6), i
 
 
+@pytest.mark.full
 def test_what_is_said_of_outliers():
     x, y = data_for("Twinned")
     inside = np.abs(x - 0.5) < 0.6

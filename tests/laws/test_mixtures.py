@@ -46,7 +46,7 @@ def check(mixture, alone, places, tmp_path):
     np.testing.assert_allclose(again.variance, found.variance, rtol=1e-10, atol=1e-12 * size**2)
 
 
-KINDS = (("dense", "Matern32"), ("markov", "Sum"))
+KINDS = (("markov", "Sum"),)
 # what holds functions of the tests, which no file takes
 WITH_CODE = {"HypothesisClass", *(name for name, (kernel, _) in zoo.KERNELS.items() if isinstance(kernel, sg.Warp))}
 

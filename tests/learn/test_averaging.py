@@ -280,6 +280,7 @@ def test_beliefs_are_those_of_the_model_that_was_given():
     assert fitted.draws.center == pytest.approx(free_vector(fitted.gp))
 
 
+@pytest.mark.full
 def test_sequential_evidences_are_those_of_all_data_at_once():
     """Two models of one form share their programs; no belief depends on the data."""
     kernel = sg.SquaredExponential().with_prior(lengthscale=sg.LogNormal(0, 1), variance=sg.LogNormal(0, 1))
@@ -302,6 +303,7 @@ def test_sequential_evidences_are_those_of_all_data_at_once():
         stream.tell([1.0, 2.0], 3.0)
 
 
+@pytest.mark.full
 def test_a_rotation_is_found_and_has_more_evidence_where_there_is_one():
     places = np.random.default_rng(0).uniform(0, 5, (16, 2))
     y = np.sin(2 * (places @ [1, -1]) / np.sqrt(2))
@@ -323,6 +325,7 @@ def test_a_rotation_is_found_and_has_more_evidence_where_there_is_one():
         sg.Rotated(sg.Matern52())
 
 
+@pytest.mark.full
 def test_kernels_are_combined_by_their_shares():
     kernels = [sg.Matern52(0.8), sg.Matern12(0.1), sg.Linear()]
     fitted = sg.GP(sg.combine(kernels), sg.Gaussian(0.1)).fit(X, 50 * Y, restarts=0)

@@ -80,7 +80,7 @@ def test_learning_takes_seconds():
         GP.fit(X, Y, seconds=-1)
 
 
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("shared", zoo.mostly_full([True, False], True))
 def test_many_series_take_seconds(shared):
     t = np.arange(30.0)
     y = np.stack([np.sin(t / 3), np.cos(t / 4)])
@@ -93,6 +93,7 @@ def test_many_series_take_seconds(shared):
     assert free.log_evidence > late.log_evidence
 
 
+@pytest.mark.full
 def test_em_ends_at_its_deadline():
     t = np.arange(30.0)
     gp = sg.GP(sg.Matern32(), sg.Gaussian(0.1))
@@ -109,6 +110,7 @@ def test_em_ends_at_its_deadline():
     assert len(long.trace) > len(short.trace)
 
 
+@pytest.mark.full
 def test_projections_are_searched_for_by_the_clock():
     rng = np.random.default_rng(0)
     data = rng.standard_normal((60, 2)), rng.standard_normal(60)

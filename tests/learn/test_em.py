@@ -36,6 +36,7 @@ def learned():
     return GP.fit(T, Y, method="em")
 
 
+@pytest.mark.full
 def test_the_evidence_never_falls_and_ends_where_direct_maximisation_does(learned):
     direct = GP.fit(T, Y, structure="markov", restarts=0, parameters="best")
     account = learned.learning

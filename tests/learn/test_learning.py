@@ -118,6 +118,7 @@ def test_the_seed_matters_only_for_the_way():
     assert a.log_evidence == pytest.approx(b.log_evidence, abs=1e-4)
 
 
+@pytest.mark.full
 def test_murphys_two_optima():
     """Seven points that read as a wiggle with little noise or as a slow curve with much: restarts find the better one."""
     x = np.array([-6.8, -6.4, -3.2, 1.5, 1.9, 4.4, 5.8])
@@ -241,8 +242,8 @@ def test_an_end_at_a_bound_is_said(monkeypatch):
     assert fitted.learning.pressed == ("kernel.scale",)
 
 
-@pytest.mark.parametrize("likelihood", [sg.Poisson(), sg.NegativeBinomial()])
-@pytest.mark.parametrize("mean", [None, 0.0])
+@pytest.mark.parametrize("likelihood", [sg.Poisson(), pytest.param(sg.NegativeBinomial(), marks=pytest.mark.full)])
+@pytest.mark.parametrize("mean", zoo.mostly_full([None, 0.0], None))
 def test_counts_that_are_all_zero(likelihood, mean):
     """The rate lies below one count in all of the exposure, and is a number."""
     t = np.linspace(0, 10, 24)

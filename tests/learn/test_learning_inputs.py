@@ -31,6 +31,7 @@ def test_a_fit_is_near_the_exact_one_and_says_what_it_is():
     assert "30 rows of 2" in fitted.summary()
 
 
+@pytest.mark.full
 def test_learning_goes_on_from_where_it_was_stopped():
     gp = sg.GP(sg.SquaredExponential([1.0, 1.0]), sg.Gaussian(0.1))
     stopped = gp.fit(X, Y, approximate=sg.Inducing(12), seconds=0.0)
@@ -75,6 +76,7 @@ def test_fitc_keeps_some_noise():
     assert exactly.likelihood.noise >= 0.999e-4 * np.var(F)
 
 
+@pytest.mark.full
 def test_labels_by_the_estimator_have_a_level():
     labels = np.where(F + 0.3 > 0, "up", "down")
     model = sg.GPClassifier(structure="inducing:12", max_evaluations=10, restarts=0).fit(X, labels)
@@ -83,6 +85,7 @@ def test_labels_by_the_estimator_have_a_level():
     assert np.mean(model.predict(NEW) == np.where(TRUTH + 0.3 > 0, "up", "down")) > 0.85
 
 
+@pytest.mark.full
 def test_numbers_and_counts_by_the_estimators():
     model = sg.GPRegressor(structure=sg.Inducing(20)).fit(X, Y)
     mean, sd = model.predict(NEW, return_std=True)

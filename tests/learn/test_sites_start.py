@@ -1,6 +1,7 @@
 """Costly climbs begin with a look at some of the rows."""
 
 import numpy as np
+import pytest
 
 import structgp as sg
 from structgp.learn import initialise, maximise
@@ -11,6 +12,7 @@ Y = (np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.4 * RNG.standard_normal(120) > 0).a
 GP = sg.GP(sg.SquaredExponential([1.0, 1.0]), likelihood=sg.Bernoulli())
 
 
+@pytest.mark.full
 def test_a_start_from_some_rows_ends_where_the_others_do(monkeypatch):
     whole = GP.fit(X, Y)
     monkeypatch.setattr(maximise, "MANY_ROWS", 100)

@@ -8,6 +8,7 @@ import pytest
 from scipy import integrate, stats
 
 import structgp as sg
+import zoo
 from structgp.posterior import Prediction
 
 SWITCHES = {
@@ -49,7 +50,7 @@ def moments_on_grid(likelihood, y, mean, factor):
     return top + np.log(total), inverse.T @ average, inverse.T @ (np.eye(len(mean)) - spread) @ inverse
 
 
-@pytest.mark.parametrize("name", SWITCHES)
+@pytest.mark.parametrize("name", zoo.mostly_full(SWITCHES, "Twinned", "TwinnedLabels", "Triplet"))
 def test_switches_against_a_grid(x64, name):
     likelihood, y = SWITCHES[name]
     C = likelihood.latents
@@ -97,7 +98,7 @@ def prediction(name):
     return Prediction(MEAN[None, :C], VARIANCE[None, :C], likelihood, VARIANCE[None, :C, None] * np.eye(C))
 
 
-@pytest.mark.parametrize("name", [*CONTINUOUS, "noise that changes"])
+@pytest.mark.parametrize("name", zoo.mostly_full([*CONTINUOUS, "noise that changes"], "Twinned", "noise that changes"))
 def test_predictions_are_densities(name):
     one = prediction(name)
     y = np.linspace(-60.0, 60.0, 4001)

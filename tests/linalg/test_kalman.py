@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import zoo
 from structgp.linalg.filters import kalman, kalman_parallel, kalman_regular, kalman_smooth
 from structgp.linalg.markov import chain_algebra, chains, matern_sde
 
@@ -268,7 +269,7 @@ def total(f):
     return jax.jit(jax.value_and_grad(summed, argnums=(0, 1, 2, 3)))
 
 
-@pytest.mark.parametrize("missing", [[], [0, 1], [300, 301, 690]])
+@pytest.mark.parametrize("missing", zoo.mostly_full([[], [0, 1], [300, 301, 690]], [300, 301, 690]))
 def test_regular_spacing_is_the_same_evidence(missing):
     """Also where values are missing: the filter moves again after each, and settles again."""
     chain, n = make("matern52"), 1003
@@ -300,6 +301,7 @@ def test_parallel_equals_sequential(name):
     close(a, kalman.evidence(chain, gaps[:n], w[:n], T[:n], accurate=True), 1e-9)
 
 
+@pytest.mark.full
 def test_parallel_gradient():
     chain, (gaps, w, T) = make("matern32"), data("matern32")
     f = lambda engine: lambda c, g, w, T: (lambda r: 0.7 * r[0] + jnp.sum(r[1] * WEIGHTS))(engine(c, g, w, T))
@@ -326,6 +328,7 @@ def test_parallel_evidence_of_factors_and_its_gradient():
     close(a, jax.jit(jax.value_and_grad(f(kalman.evidence), argnums=(0, 1, 2, 3)))(*arguments), 1e-8)
 
 
+@pytest.mark.full
 def test_parallel_samples_are_those_of_one_place_after_the_other():
     chain, (gaps, w, T) = make("matern32"), data("matern32")
     arguments, key = (chain, gaps[:9], w[:9], T[:9, :1]), jax.random.key(0)

@@ -139,6 +139,7 @@ def test_gaps_and_their_gradient():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9), gradient, slope)
 
 
+@pytest.mark.full
 def test_few_waves_leave_an_interval_and_probes_fill_it():
     """The true value lies in the interval and within the reported error; more probes bring gradients to the truth."""
     w = jnp.concatenate([jnp.asarray(W), jnp.zeros(N)])

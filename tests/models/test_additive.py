@@ -220,6 +220,7 @@ def learned():
     return Z, y, AdditiveGP().fit(Z, y)
 
 
+@pytest.mark.full
 def test_learning_finds_noise_and_functions_and_says_what_does_nothing():
     Z, y, fitted = learned()
     assert fitted.learning.converged

@@ -34,7 +34,7 @@ def conditioned(name):
     return ours, whole
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", zoo.mostly_full(CASES, "counts"))
 def test_laplace_is_that_of_the_whole_matrix(name):
     ours, whole = conditioned(name)
     assert ours.log_evidence == pytest.approx(whole.log_evidence, abs=0.02)
@@ -92,6 +92,7 @@ def test_projections_of_labels():
     assert "1 projections" in fitted.summary()
 
 
+@pytest.mark.full
 def test_projections_of_labels_know_that_their_directions_were_learned():
     """Weights and directions are one Gaussian, whose precision has the derivatives of f in both."""
     rng = np.random.default_rng(2)

@@ -49,6 +49,7 @@ def test_learning_raises_the_bound_at_every_sweep():
 # sampling
 
 
+@pytest.mark.full
 def test_the_sampler_keeps_the_joint_law():
     """Geweke: parameters, terms and data drawn in turn by the sampler have the law of those that are drawn afresh."""
     beliefs, states, rows, count = Beliefs(0.0, 0.2, 4.0, 4.0, 6.0, 3.0), 2, 6, 12000
@@ -110,6 +111,7 @@ def test_the_gradient_in_the_direction_is_its_slope():
         np.testing.assert_allclose(jax.grad(value)(jnp.asarray(theta)), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.full
 def test_greedy_stages_lower_the_error():
     rng = np.random.default_rng(4)
     Z = rng.standard_normal((300, 3))

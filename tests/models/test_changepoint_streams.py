@@ -68,7 +68,7 @@ def test_predictions_ahead_know_of_changes_on_the_way():
     assert before.variance == pytest.approx(4.4)
 
 
-@pytest.mark.parametrize("model", [MODEL, TRENDS], ids=["Markov", "Cholesky"])
+@pytest.mark.parametrize("model", [MODEL, pytest.param(TRENDS, marks=pytest.mark.full)], ids=["Markov", "Cholesky"])
 def test_a_stream_goes_on_from_a_file(model, tmp_path):
     stream = model.stream().update(LEVELS[:40], TIMES[:40])
     stream.save(tmp_path / "detector.structgp")
@@ -105,6 +105,7 @@ def test_streams_refuse_what_does_not_fit():
         stream.change_probability(3, delay=5)
 
 
+@pytest.mark.full
 def test_several_series_change_together():
     both = np.column_stack([LEVELS, -LEVELS[::-1]])
     both[10, 1] = np.nan
@@ -168,6 +169,7 @@ def test_the_detector():
     np.testing.assert_array_equal(sg.ChangePointDetector(hypotheses=40).fit_predict(LEVELS), detector.labels_)
 
 
+@pytest.mark.full
 def test_a_detector_from_nothing_and_with_a_resolution():
     detector = sg.ChangePointDetector(MODEL.segments, hazard=0.05, hypotheses=40)
     for y in LEVELS[:3]:
@@ -194,6 +196,7 @@ NOT_FOR_SERIES = {
 }
 
 
+@pytest.mark.full
 def test_it_follows_the_habits_of_scikit_learn():
     detector = sg.ChangePointDetector(learn=False, hypotheses=8)
     check_estimator(detector, expected_failed_checks=NOT_FOR_SERIES, on_skip=None)

@@ -288,6 +288,7 @@ def test_learning_climbs_to_a_flat_place():
     assert found.most_probable.tolist() == [30, 55, 95]
 
 
+@pytest.mark.full
 def test_harmonics_follow_what_is_learned():
     kernel = sg.Periodic(sg.fixed(4.0), lengthscale=2.0)
     model = sg.ChangePoints(sg.MarkovSegment(sg.GP(kernel, sg.Gaussian(0.1))), 0.02, hypotheses=8)
@@ -341,6 +342,7 @@ def test_the_floor_bounds_the_density_of_repeated_values():
 # samples of parameters
 
 
+@pytest.mark.full
 def test_samples_follow_the_parameters_of_a_segment():
     center = np.log(0.5)
     gp = sg.GP(sg.Matern12(sg.fixed(2.0), sg.fixed(0.5)), sg.Gaussian(0.5))

@@ -87,6 +87,7 @@ def test_a_low_pass_input_leaves_frequencies_unsaid():
     assert not at.excited[-1]
 
 
+@pytest.mark.full
 def test_several_inputs_and_outputs_with_gaps():
     rng = np.random.default_rng(5)
     u = rng.standard_normal((300, 2))

@@ -68,6 +68,7 @@ def test_the_gradient_in_everything_is_its_slope_also_in_pieces():
         np.testing.assert_allclose(whole[1], reference.slope(lambda t: objective(t)[0], theta), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.full
 def test_it_finds_the_direction_and_chooses_few():
     found = fitted()
     assert found.model.projections <= 2
@@ -115,6 +116,7 @@ def test_a_constant_is_a_constant(level):
     assert (found.sd < 1e-5).all()
 
 
+@pytest.mark.full
 def test_the_search_goes_on_while_there_may_be_too_few():
     """Two larger numbers in vain end it, but not where all are few: some functions show only to several projections at once."""
     family = Family(lambda functions: functions, lambda model: model, SineEvidence, schwarz, model(1))
@@ -131,6 +133,7 @@ def test_what_a_projection_costs():
     assert twice_akaike(1000, 3) == 8
 
 
+@pytest.mark.full
 def test_what_was_learned_can_be_given_other_rows():
     same = fitted().given(X[:600], Y[:600])
     assert same.log_evidence == pytest.approx(fitted().log_evidence, rel=1e-8)

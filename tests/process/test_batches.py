@@ -54,6 +54,7 @@ def test_batches_improve_parameters_that_rows_held_out_judge(x64):
     assert float(learned.likelihood.noise) < 0.2
 
 
+@pytest.mark.full
 def test_a_file_of_batches_is_learned_and_taken_up(few, tmp_path):
     frame = pl.DataFrame({"a": X[:, 0], "y": Y, "b": X[:, 1]})
     frame.write_parquet(tmp_path / "rows.parquet")
@@ -69,6 +70,7 @@ def test_a_file_of_batches_is_learned_and_taken_up(few, tmp_path):
     assert sg.load(tmp_path / "stream").count == 1505
 
 
+@pytest.mark.full
 def test_many_rows_are_learned_from_some(monkeypatch):
     monkeypatch.setattr(inducing, "ENOUGH", (10, 100))
     fitted = GP.fit(X[:400], Y[:400], approximate=sg.Inducing(12), parameters="best", max_evaluations=20)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import structgp as sg
+import zoo
 from structgp.linalg.features.placing import missed_most
 
 RNG = np.random.default_rng(5)
@@ -14,7 +15,7 @@ Z = X[::7]
 GP = sg.GP(sg.SquaredExponential([1.0, 1.5], 1.2), sg.Gaussian(0.04), mean=0.3)
 
 
-@pytest.mark.parametrize("method", ["power", "vfe", "fitc"])
+@pytest.mark.parametrize("method", zoo.mostly_full(["power", "vfe", "fitc"], "power"))
 def test_rows_in_pieces_are_the_same_as_all_at_once(method, tmp_path):
     asked = sg.Inducing(Z, method)
     whole, stream = GP.condition(X, Y, approximate=asked), GP.stream(approximate=asked)
@@ -38,6 +39,7 @@ def test_inputs_may_change_on_the_way():
     assert fewer.log_evidence < GP.condition(X, Y, approximate=sg.Inducing(X[:10], "vfe")).log_evidence + 1e-6
 
 
+@pytest.mark.full
 def test_rows_of_which_little_is_known_become_inputs_while_there_is_room():
     left = X[:, 0] < 0
     stream = GP.stream(approximate=sg.Inducing(30)).update(X[left][:20], Y[left][:20])
@@ -54,6 +56,7 @@ def test_rows_of_which_little_is_known_become_inputs_while_there_is_room():
     assert np.abs(stream.predict(NEW).mean - truth).max() < 0.6
 
 
+@pytest.mark.full
 def test_inputs_that_are_missed_least_make_room_for_new_ones():
     order = np.argsort(X[:, 0])
     stream = GP.stream(approximate=sg.Inducing(16, "vfe"))

@@ -55,6 +55,7 @@ def test_all_outputs_one_of_them_and_their_covariance():
     np.testing.assert_allclose(log[:, 1], one.log_prob(F[:5, 1]), rtol=1e-10)
 
 
+@pytest.mark.full
 def test_learning_finds_correlation_level_and_noise_of_each():
     fitted = GP.fit(T, Y, missing="infer", restarts=0)
     found = sg.correlations(fitted.kernel)

@@ -52,6 +52,7 @@ def test_a_panel_with_different_gaps():
         GP.condition_series(t, panel)
 
 
+@pytest.mark.full
 def test_processes_with_a_start_and_free_polynomials():
     gp = sg.GP(sg.Spline(0.7) + sg.Wiener(0.2, start=-0.5), sg.Gaussian(0.05))
     same(gp.condition_series(X[:1], Y[:1]), gp, X[:1], Y[:1], 1e-6)
@@ -66,6 +67,7 @@ def test_a_series_taken_out_can_be_used_like_any_other(tmp_path):
     np.testing.assert_allclose(one.stream().log_evidence, one.log_evidence)
 
 
+@pytest.mark.full
 def test_more_series_than_are_computed_together(monkeypatch, x64):
     monkeypatch.setattr(many_series, "TOGETHER", 2)
     doubled, empty = many_series.over_series(lambda x, nothing: (2 * x, nothing), np.arange(5.0), np.zeros((5, 0)))
@@ -73,6 +75,7 @@ def test_more_series_than_are_computed_together(monkeypatch, x64):
     assert empty.shape == (5, 0)
 
 
+@pytest.mark.full
 def test_predicting_at_places_of_their_own():
     many = GP.condition_series(X[:2], Y[:2])
     first, second = many.predict([[1.0, 2.0, 3.0], [4.0]])
@@ -101,6 +104,7 @@ def test_shared_parameters_maximise_the_sum_of_evidences():
     np.testing.assert_allclose(objective(free_vector(GP))[1][1], numeric, rtol=1e-6)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:learning ended at a bound")
 def test_parameters_of_their_own_are_those_of_separate_fits():
     gp = GP.with_bounds({"kernel.lengthscale": (0.2, 1.5)})

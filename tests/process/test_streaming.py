@@ -42,7 +42,7 @@ def same(stream, fitted, rtol=1e-8):
     np.testing.assert_allclose(ours.variance, theirs.variance, rtol=rtol, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", zoo.mostly_full(MODELS, "Spline", "ChangePoint"))
+@pytest.mark.parametrize("name", zoo.mostly_full(MODELS, "Spline"))
 def test_a_stream_equals_the_dense_engine(name):
     gp = MODELS[name]
     dense = gp.condition(T, Y, structure="dense")
@@ -68,6 +68,7 @@ def test_known_noise_missing_values_and_unsorted_batches():
     np.testing.assert_allclose(later.predict(8.0).mean, stream.predict(8.0).mean, rtol=1e-12)
 
 
+@pytest.mark.full
 def test_several_targets():
     gp = MODELS["Spline"]
     both = np.stack([Y, np.cos(T)], axis=1)
@@ -132,6 +133,7 @@ def test_the_prior_before_anything_is_seen():
     assert len(MODELS["Matern52"].stream().predict([])) == 0
 
 
+@pytest.mark.full
 def test_an_approximation_can_be_streamed():
     gp = sg.GP(sg.SquaredExponential(1.2, 0.9), sg.Gaussian(0.05))
     stream = gp.stream(approximate="matern").update(T, Y)

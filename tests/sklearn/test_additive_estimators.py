@@ -41,7 +41,7 @@ QUICK = {
     "additive classifier": AdditiveGPClassifier(max_evaluations=10),
     "projection pursuit classifier": ProjectionPursuitGPClassifier(1, sines=4, max_evaluations=20, random_state=0),
 }
-each = pytest.mark.parametrize("name", QUICK)
+each = pytest.mark.parametrize("name", zoo.mostly_full(QUICK, "additive regressor", "projection pursuit classifier"))
 QUICKEST = [
     AdditiveGPRegressor(max_evaluations=5),
     ProjectionPursuitGPRegressor(1, sines=3, max_evaluations=3, random_state=0),
@@ -220,6 +220,7 @@ def test_nothing_that_can_be_learned(few_rows_are_many, monkeypatch):
         GPRegressor().fit(X, Y)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("classes", zoo.mostly_full([2, 3], 2))
 def test_so_it_is_for_labels(few_rows_are_many, classes):
     labels = np.digitize(np.abs(X[:, 0]), [0.5, 1.1][: classes - 1])
@@ -268,6 +269,7 @@ def test_numbers_are_learned_from_some_rows_and_given_all(monkeypatch):
     assert on.learning.converged
 
 
+@pytest.mark.full
 def test_scores_of_many_rows_know_nothing_of_units(monkeypatch, tmp_path):
     """Columns of many rows enter by the places of their values, so that no monotone function of a column matters."""
     labels = (np.sin(2 * X[:, 0]) > 0).astype(int)

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 import structgp as sg
 import zoo
-from checks import checks_of
+from checks import WITH_A_TABLE_OF_THEIR_OWN, WITH_THIRTY_ROWS, checks_of
 from structgp import GPClassifier, GPCountRegressor, GPRegressor
 
 X, XS, y = zoo.X[2], zoo.XS[2], zoo.Y[2]
@@ -26,7 +26,11 @@ ALONE = ("check_fit2d_1sample", "check_fit2d_1feature", "check_estimators_nan_in
 
 @pytest.mark.averaged
 @pytest.mark.parametrize(
-    ("estimator", "check"), [*checks_of(GPRegressor(), kept=ALONE), *checks_of(GPClassifier(max_evaluations=10))]
+    ("estimator", "check"),
+    [
+        *checks_of(GPRegressor(), kept=ALONE),
+        *checks_of(GPClassifier(max_evaluations=10), rare=WITH_A_TABLE_OF_THEIR_OWN | WITH_THIRTY_ROWS),
+    ],
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -369,11 +373,13 @@ def test_several_classes_stand_each_against_the_rest_or_all_together():
         GPClassifier(multi_class="ovo").fit(X, labels)
 
 
+@pytest.mark.full
 def test_a_classifier_of_one_column_runs_along_it():
     model = GPClassifier(max_evaluations=5).fit(X[:, :1], LABELS)
     assert model.plan_.engine.structure == "markov"
 
 
+@pytest.mark.full
 def test_counts_and_exposure():
     counts = np.round(np.exp(1 + 0.5 * y))
     model = GPCountRegressor(max_evaluations=10).fit(X, counts, exposure=np.full(len(y), 2.0))
@@ -389,6 +395,7 @@ def test_counts_and_exposure():
         GPCountRegressor(family="normal").fit(X, counts)
 
 
+@pytest.mark.full
 def test_noise_with_outliers_by_name():
     times = np.linspace(0, 6, len(y))[:, None]
     truth = np.sin(times[:, 0])

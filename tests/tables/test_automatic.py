@@ -170,6 +170,7 @@ def test_the_first_candidate_learns_for_a_while_however_late_it_is():
     assert timing.learning().left() < 0
 
 
+@pytest.mark.full
 def test_few_rows_for_many_columns_are_not_taken_for_exact():
     """Thirty columns of which three count: the noise is not lost, and most of what is new lies in its intervals."""
     rng = np.random.default_rng(0)
@@ -192,6 +193,7 @@ def test_little_time_is_given_to_what_is_soon_compiled():
     assert names(300.0) == ["a", "b"]
 
 
+@pytest.mark.full
 def test_a_chosen_model_that_ran_out_of_time_says_so():
     t = np.arange(float(DAYS))
     problem = Problem(t[:, None], np.sin(t / 4) + 0.1 * np.cos(7 * t), "regression", "curve", (), 0)
@@ -202,6 +204,7 @@ def test_a_chosen_model_that_ran_out_of_time_says_so():
     assert said not in compare(problem, choices, NEVER).notes
 
 
+@pytest.mark.full
 def test_counts_are_compared_with_those_of_a_season_before():
     rng = np.random.default_rng(0)
     t = np.arange(140.0)
@@ -555,6 +558,7 @@ def test_scores_have_intervals_and_baselines():
     assert in_time.scores == found.scores | {"the last value": in_time.scores["the last value"]}
 
 
+@pytest.mark.full
 def test_several_classes_stand_each_against_the_rest():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 2))
@@ -618,6 +622,7 @@ def test_a_forecast_is_no_surer_than_the_past_allows():
     assert model.evaluation.scores["this model"]["in 95 % interval"] >= 0.8
 
 
+@pytest.mark.full
 @pytest.mark.averaged
 def test_few_rows_are_averaged_over_and_the_report_says_how_sure_it_is():
     from structgp.process.mixture import FittedMixture

@@ -167,7 +167,7 @@ def test_info_and_report_need_the_model_alone(folder, fitted):
     assert again == first
 
 
-@pytest.mark.parametrize("kind", ["additive", "projection pursuit"])
+@pytest.mark.parametrize("kind", zoo.mostly_full(["additive", "projection pursuit"], "additive"))
 def test_sums_of_functions_survive_a_file(tmp_path, kind):
     X = np.random.default_rng(0).uniform(size=(40, 2))
     y = np.sin(5 * X[:, 0]) + X[:, 1]
@@ -326,6 +326,7 @@ def test_durations(text, seconds):
     assert seconds_of(text) == seconds
 
 
+@pytest.mark.full
 def test_a_function_of_all_columns_through_inducing_inputs(tmp_path):
     rng = np.random.default_rng(0)
     x, z = rng.uniform(-2, 2, (2, 150))
@@ -338,6 +339,7 @@ def test_a_function_of_all_columns_through_inducing_inputs(tmp_path):
     assert np.mean((model.predict(pl.read_csv(tmp_path / "table.csv"))["mean"] - np.sin(2 * x) - z) ** 2) < 0.05
 
 
+@pytest.mark.full
 def test_several_targets_are_learned_together_and_their_gaps_filled(tmp_path):
     rng = np.random.default_rng(0)
     t = np.arange(40.0)

@@ -426,6 +426,7 @@ def test_a_category_is_told_level_by_level():
     assert component_figures(model)[0].traces[0].labels == ("A", "B", "C")
 
 
+@pytest.mark.full
 def test_noise_with_outliers_is_told(series):
     fitted = sg.GP(sg.Matern32(), sg.StudentT(3.0, 0.25)).condition(np.arange(5.0), np.zeros(5))
     noise = parts_of(dataclasses.replace(series, fitted=fitted))[-1]
