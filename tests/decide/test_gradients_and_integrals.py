@@ -55,7 +55,7 @@ def test_integrals_of_kernels(name):
 @pytest.mark.parametrize(
     ("gp", "structure"),
     [
-        (sg.GP(sg.Matern52(0.7, 1.2), sg.Gaussian(0.05)), "markov"),
+        pytest.param(sg.GP(sg.Matern52(0.7, 1.2), sg.Gaussian(0.05)), "markov", marks=pytest.mark.full),
         (sg.GP(sg.Matern32(0.7, 1.2), sg.Gaussian(0.05), mean=sg.polynomial(1)), "dense"),
         (sg.GP(sg.Matern32(0.7, 1.2), sg.Gaussian(0.05), mean=sg.ConstantMean(0.4)), "markov"),
     ],
@@ -104,7 +104,9 @@ def test_messages():
     ("gp", "options"),
     [
         (sg.GP(sg.SquaredExponential([0.7, 0.9], 1.2), sg.Gaussian(0.05), mean=sg.polynomial(1)), {}),
-        (sg.GP(sg.Matern52([0.7, 0.9], 1.2), sg.Gaussian(0.05)), {"approximate": sg.Inducing(6)}),
+        pytest.param(
+            sg.GP(sg.Matern52([0.7, 0.9], 1.2), sg.Gaussian(0.05)), {"approximate": sg.Inducing(6)}, marks=pytest.mark.full
+        ),
         (sg.GP(sg.Linear([0.7, 1.2]) + sg.Constant(0.5), sg.Gaussian(0.05)), {}),
     ],
     ids=["dense", "inducing", "features"],

@@ -49,6 +49,7 @@ def test_branin_is_minimised_and_the_account_says_how():
     assert np.all(np.diff(found.optimiser.trace) <= 0)
 
 
+@pytest.mark.full
 def test_large_values_can_be_looked_for():
     low, high = told(), told(f=lambda x: -branin(x), maximise=True)
     a, b = low.suggest()[0], high.suggest()[0]

@@ -40,7 +40,7 @@ def both(name):
 MARKOV = [name for name in zoo.OF_OUTPUTS if name not in ("GaussianFilters", "LowPassFilters", "FIR")]
 
 
-@pytest.mark.parametrize("name", zoo.mostly_full(MARKOV, "LMC"))
+@pytest.mark.parametrize("name", zoo.mostly_full(MARKOV, "ICM"))
 def test_a_chain_says_what_the_matrix_says(name):
     dense, chain = both(name)
     assert chain.plan.engine.name == "Kalman"
@@ -55,7 +55,7 @@ def test_a_chain_says_what_the_matrix_says(name):
     np.testing.assert_allclose(chain.smoothed().mean, at_data.mean, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", zoo.mostly_full(MARKOV, "Lagged"))
+@pytest.mark.parametrize("name", zoo.mostly_full(MARKOV, "ICM"))
 def test_gradients_of_the_evidence_agree(name):
     gp = sg.GP(zoo.OF_OUTPUTS[name], NOISE)
     theta, found = free_vector(gp), []

@@ -197,6 +197,7 @@ def test_which_grids_are_lines():
             one.plan(grid, structure="toeplitz-grid")
 
 
+@pytest.mark.full
 def test_outputs_come_back_from_a_file(tmp_path):
     fitted = sg.GP(OUTPUTS["full"], sg.Gaussian(0.1)).condition([0.0, 1.0, 2.0], [0.3, -0.2, 0.9])
     fitted.save(tmp_path / "outputs.structgp")

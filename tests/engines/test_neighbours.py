@@ -54,6 +54,7 @@ def test_all_neighbours_are_the_whole_matrix(mean):
     close(ours.gradient(XS), dense.gradient(XS))
 
 
+@pytest.mark.full
 def test_several_targets():
     dense, ours = both("diffuse basis", 2)
     np.testing.assert_allclose(ours.log_evidence, dense.log_evidence, rtol=1e-10)
@@ -193,6 +194,7 @@ def test_files_updates_and_estimators(tmp_path):
     assert model.score(FIELD, HEIGHT) > 0.95
 
 
+@pytest.mark.full
 def test_a_grid_with_holes():
     grid = sg.Grid(np.linspace(0, 3, 20), np.linspace(0, 2, 15))
     y = np.sin(grid.points.sum(axis=1)).reshape(20, 15)

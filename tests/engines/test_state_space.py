@@ -89,6 +89,7 @@ def test_the_joint_covariance_and_samples():
     assert (np.abs(np.cov(draws.T) - expected.covariance) < 4.5 * np.sqrt(2 / count) * scale + 1e-12).all()
 
 
+@pytest.mark.full
 def test_parts_of_a_sum_with_a_change_point():
     expected, found = Plain("sum", part=1), markov("sum").predict(XS, part=1)
     np.testing.assert_allclose(found.mean, expected.mean, atol=1e-10)
@@ -167,7 +168,7 @@ def test_a_named_approximation_is_exact_for_what_stands_in():
         markov.derivative(XS, 8)
 
 
-@pytest.mark.parametrize("approximate", ["state-space", "matern"])
+@pytest.mark.parametrize("approximate", zoo.mostly_full(["state-space", "matern"], "state-space"))
 @pytest.mark.parametrize("alpha", zoo.mostly_full([None, 0.6, 3.0], None))
 def test_the_error_that_is_told_is_the_error(alpha, approximate, x64):
     kernel = sg.SquaredExponential(0.7, 2.0) if alpha is None else sg.RationalQuadratic(0.7, 2.0, alpha=alpha)

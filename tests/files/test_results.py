@@ -95,6 +95,7 @@ def test_estimators_come_back_with_everything(name, tmp_path):
         assert repr(again) == repr(model)
 
 
+@pytest.mark.full
 def test_a_classifier_keeps_its_units_classes_and_columns(tmp_path):
     frame = pd.DataFrame({"small": 1e-6 * X[:, 0], "large": 1e6 + 1e3 * X[:, 1]})
     model = sg.GPClassifier(learn=False).fit(frame, np.where(X.sum(axis=1) > 0, "yes", "no"))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import structgp as sg
+import zoo
 from structgp.learn.anneal import anneal, around
 from structgp.learn.average import design, smoothed
 from structgp.learn.believe import WeakBeliefs, believe
@@ -119,15 +120,18 @@ def test_evidences_are_near_that_of_quadrature(peak, truth, method, off):
 
 @pytest.mark.parametrize(
     ("method", "options"),
-    [
+    zoo.mostly_full(
+        [
+            ("ais", {}),
+            ("ais", {"schedule": "even", "moves": 3}),
+            ("ais", {"start": "prior", "schedule": "even", "moves": 4}),
+            ("ais", {"move": "slice"}),
+            ("ais", {"move": "hmc"}),
+            ("ais", {"start": "prior", "move": "hmc", "schedule": "even"}),
+            ("smc", {"start": "prior", "schedule": "even"}),
+        ],
         ("ais", {}),
-        ("ais", {"schedule": "even", "moves": 3}),
-        ("ais", {"start": "prior", "schedule": "even", "moves": 4}),
-        ("ais", {"move": "slice"}),
-        ("ais", {"move": "hmc"}),
-        ("ais", {"start": "prior", "move": "hmc", "schedule": "even"}),
-        ("smc", {"start": "prior", "schedule": "even"}),
-    ],
+    ),
 )
 def test_annealed_evidences_are_within_their_errors(peak, truth, method, options):
     found = integrate(peak, method, seed=3, **options)
@@ -236,6 +240,7 @@ def test_what_is_done_about_parameters_and_why():
         sg.evidence(SMALL, X, Y, "ais", start="mode")
 
 
+@pytest.mark.full
 def test_models_are_compared_by_their_evidences():
     rough = sg.GP(sg.Matern12(), sg.Gaussian(0.1))
     found = sg.compare({"smooth": SMALL, "rough": rough}, X, Y, method="ais", seed=1)

@@ -44,6 +44,7 @@ def test_learning_goes_on_from_where_it_was_stopped():
     np.testing.assert_allclose(ended.log_evidence, learning.objective, rtol=1e-6)
 
 
+@pytest.mark.full
 def test_inputs_move_where_they_are_asked_to_and_stay_where_they_are_given():
     gp = sg.GP(sg.SquaredExponential(1.0), sg.Gaussian(0.5))
     given = X[:6]

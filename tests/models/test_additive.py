@@ -251,6 +251,7 @@ def test_what_was_learned_is_near_the_top_of_the_exact_evidence():
         assert sg.GP(other.kernel, other.likelihood, other.mean).condition(Z, y, structure="dense").log_evidence < exact + 0.1
 
 
+@pytest.mark.full
 def test_plot_of_the_components():
     pytest.importorskip("matplotlib").use("Agg")
     axes = learned()[2].plot_components()
@@ -278,6 +279,7 @@ def test_the_engine_tells_its_cost():
     assert fitted.plan.offers[0].cost.flops > 0
 
 
+@pytest.mark.full
 def test_backfitting_comes_to_the_same_mean_and_says_how_long_it_took():
     """Correlated columns ask for many more sweeps."""
     sweeps = []

@@ -43,6 +43,7 @@ def test_laplace_is_that_of_the_whole_matrix(name):
     np.testing.assert_allclose(p.variance, q.variance, rtol=1e-2)
 
 
+@pytest.mark.full
 def test_the_bound_in_print_is_below_the_evidence():
     """It has one determinant for each term: by Fischer's inequality that is too much."""
     ours, _ = conditioned("labels")
@@ -68,6 +69,7 @@ def test_the_gradient_of_the_evidence_is_its_slope():
         np.testing.assert_allclose(objective(theta)[1], expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.full
 def test_learning_labels_and_counts():
     ours, _ = conditioned("labels")
     learned = AdditiveLabels(KERNEL, ranks=False).fit(X, LABELS, max_evaluations=40)

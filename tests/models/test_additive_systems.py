@@ -30,6 +30,7 @@ def exact(kernel, noise):
 # variational EM
 
 
+@pytest.mark.full
 def test_the_variational_bound_is_below_the_evidence_and_its_means_are_exact():
     fitted = AdditiveVB(KERNEL, noise=0.04, learn=False, sweeps=400, tolerance=1e-10).fit(X, Y)
     evidence, mean = exact(KERNEL, 0.04)

@@ -82,6 +82,7 @@ def test_it_finds_the_direction_and_chooses_few():
     assert inside.mean() > 0.85
 
 
+@pytest.mark.full
 def test_learned_directions_widen_the_bands():
     """The variance is above that of the process whose directions are taken as known."""
     found = fitted()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import structgp as sg
+import zoo
 
 RNG = np.random.default_rng(5)
 AXES = np.linspace(0.0, 1.0, 24), np.sort(RNG.uniform(0.0, 3.0, 25))
@@ -22,7 +23,7 @@ def alike(ours, dense):
         np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("rows", [600, 550])
+@pytest.mark.parametrize("rows", zoo.mostly_full([600, 550], 550))
 def test_rows_in_any_order_as_the_whole_matrix_has_them(rows, tmp_path):
     """All of the cells, or most of them: prediction, left-out values, more rows and files."""
     X, y = ALL[:rows], Y[:rows]

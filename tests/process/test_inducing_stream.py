@@ -29,6 +29,7 @@ def test_rows_in_pieces_are_the_same_as_all_at_once(method, tmp_path):
         assert np.allclose(one.predict(NEW).variance, whole.predict(NEW).variance, atol=1e-8)
 
 
+@pytest.mark.full
 def test_inputs_may_change_on_the_way():
     stream = GP.stream(approximate=sg.Inducing(X[:40], "vfe")).update(X, Y)
     same, other = stream.with_inputs(X[:40]), stream.with_inputs(np.concatenate([X[:40], NEW]))

@@ -46,7 +46,7 @@ def _engines_stay(monkeypatch):
     monkeypatch.setattr(plan, "ENGINES", plan.ENGINES)
 
 
-@pytest.mark.parametrize("page", zoo.mostly_full(PAGES, "quickstart.md", "recipes/kernel.md"))
+@pytest.mark.parametrize("page", zoo.mostly_full(PAGES, "recipes/kernel.md"))
 def test_code_on_pages_runs(page):
     assert run(page)["sg"] is sg
 

@@ -65,6 +65,7 @@ def test_a_picture_marks_outliers(twinned):
     assert labels == ["95% of f", "95% of new observations", "mean of f", "data", "outliers"]
 
 
+@pytest.mark.full
 def test_noise_that_changes():
     rng = np.random.default_rng(1)
     X = np.linspace(0.0, 6.0, 60)[:, None]
@@ -77,6 +78,7 @@ def test_noise_that_changes():
     assert model.log_evidence_ > plain.log_evidence_ + 10
 
 
+@pytest.mark.full
 def test_wrong_labels_in_bands():
     rng = np.random.default_rng(4)
     x = np.sort(rng.uniform(-6, 6, 60))

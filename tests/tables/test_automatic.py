@@ -6,7 +6,6 @@ import pytest
 from scipy.stats import nbinom, norm, poisson
 
 import structgp as sg
-import zoo
 from structgp.engines.cholesky import cost_of_matrix
 from structgp.learn.clock import NEVER, Deadline
 from structgp.models import choose, judge
@@ -266,7 +265,8 @@ CHOSEN = {
 
 
 @pytest.mark.filterwarnings("ignore:(variational|ep), not converged")  # of noise that is not that of the data
-@pytest.mark.parametrize("kind", zoo.mostly_full(CHOSEN, "outliers"))
+@pytest.mark.full
+@pytest.mark.parametrize("kind", CHOSEN)
 def test_walks_and_outliers_are_seen_where_they_are_and_nowhere_else(kind):
     ready = prepare(pl.DataFrame({"t": TIME, "v": courses(kind)}), "v")
     choices = [one for one in ready.candidates if one.name in ("smooth (Matern52)", "random walk")]

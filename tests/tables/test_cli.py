@@ -188,6 +188,7 @@ def test_sums_of_functions_survive_a_file(tmp_path, kind):
     assert titles == (["a", "b"] if kind == "additive" else ["Function of projection 1", "Weights of projection 1"])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("classes", zoo.mostly_full([2, 3], 3))
 def test_labels_behind_sums_survive_a_file(tmp_path, classes):
     X = np.random.default_rng(0).standard_normal((60, 2))
