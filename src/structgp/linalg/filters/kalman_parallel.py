@@ -205,7 +205,7 @@ def _evidence_bwd(static, kept, cotangents):
     Q_bar = form.array(form.unpack_symmetric(Q_bar)) if options.accurate else None
     leaves_bar, gaps_bar = pull((form.array(form.unpack(A_bar)), Q_bar))
     parts = (_flat(form, x) for x in (*seen, kr, kNk))
-    w_bar, T_bar = kalman._site_cotangents(options, l, M, w.reshape(-1), T.reshape(-1, T.shape[-1]), *parts)
+    w_bar, T_bar = kalman.site_cotangents(options, l, M, w.reshape(-1), T.reshape(-1, T.shape[-1]), *parts)
     if options.accurate:
         start_bar = 0.5 * kalman._sign(options) * (r @ M @ r.T) + l * N
     else:
