@@ -31,7 +31,7 @@ X, XS, Y = zoo.X[2], zoo.XS[2], zoo.Y[2]
 
 
 def covariance(kernel, X, Z):
-    return np.asarray(sg.covariance(kernel, jnp.asarray(X), jnp.asarray(Z)))
+    return np.asarray(jax.jit(sg.covariance)(kernel, X, Z))
 
 
 def splined():
@@ -44,7 +44,7 @@ def splined():
 
 def test_the_functions_of_a_kernel_make_its_covariance():
     with jax.enable_x64(True):
-        psi = features_of(KERNEL, jnp.asarray(X))(jnp.asarray(X))
+        psi = jax.jit(lambda kernel, X: features_of(kernel, X)(X))(KERNEL, X)
         np.testing.assert_allclose(psi.T @ psi, covariance(KERNEL, X, X), rtol=1e-12, atol=1e-13)
 
 
@@ -63,7 +63,7 @@ def test_sums_over_rows_are_made_in_blocks_and_add():
     rows, w, T = RNG.uniform(-2, 2, (N, 2)), RNG.uniform(0, 2, N) * (RNG.random(N) > 0.1), RNG.standard_normal((N, 3))
     with jax.enable_x64(True):
         made = features_of(KERNEL, jnp.asarray(rows))
-        of = lambda part: totals(made, in_blocks(jnp.asarray(rows[part])), w[part], w[part, None] * T[part], T[part])
+        of = lambda part: jax.jit(totals)(made, in_blocks(jnp.asarray(rows[part])), w[part], w[part, None] * T[part], T[part])
         whole, added = of(slice(None)), of(slice(0, 1500)) + of(slice(1500, None))
         Phi = np.asarray(made(jnp.asarray(rows)))
     seen = w[w > 0]
@@ -92,7 +92,7 @@ def test_sums_over_blocks_know_their_derivatives():
             gram = (Phi * w) @ Phi.T
             return jnp.sum(probe * jnp.concatenate([0.5 * (gram + gram.T), Phi @ h], axis=1))
 
-        found, expected = (jax.grad(f, argnums=(0, 1, 2, 3))(made, rows, w, h) for f in (blocks, at_once))
+        found, expected = (jax.jit(jax.grad(f, argnums=(0, 1, 2, 3)))(made, rows, w, h) for f in (blocks, at_once))
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
@@ -105,7 +105,7 @@ def test_features_that_leave_something_out_agree_with_their_own_matrix():
         form = Features(made, lines.t)
         sites = Sites(jnp.asarray(w), jnp.asarray(h), natural=True)
         for ready in (form, form.computed(False)):
-            found = Woodbury().marginals(ready, sites)
+            found = jax.jit(Woodbury().marginals)(ready, sites)
             psi = np.asarray(made.whiten(made(lines.t)))
             A = np.eye(len(psi)) + (psi * w) @ psi.T
             rest = np.asarray(made.rest(made(lines.t)))
@@ -114,9 +114,9 @@ def test_features_that_leave_something_out_agree_with_their_own_matrix():
             np.testing.assert_allclose(found.log_det, np.linalg.slogdet(A)[1] + w @ rest, rtol=1e-9)
         # the variance is −2 times the slope of the log normaliser in w, less the squared mean: what inference stands on
         normaliser = lambda w: _log_normaliser(form, Sites(w, jnp.asarray(h), natural=True))
-        slope = jax.grad(normaliser)(jnp.asarray(w))
+        slope = jax.jit(jax.grad(normaliser))(jnp.asarray(w))
         np.testing.assert_allclose(-2 * slope - found.mean[:, 0] ** 2, found.variance, rtol=1e-8)
-        value, gram = Woodbury().log_det_and_gram(form, sites)
+        value, gram = jax.jit(Woodbury().log_det_and_gram)(form, sites)
         np.testing.assert_allclose([value, gram[0, 0]], [found.log_det, found.gram[0, 0]], rtol=1e-10)
         assert sums_of(form, sites).gram.shape == (made.size, made.size)
 

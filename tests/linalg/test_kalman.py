@@ -66,13 +66,17 @@ def data(name, low_noise=False):
     return gaps, w, rng.normal(size=(N, 2))
 
 
+@jax.jit
+def moves(chain, gaps):
+    return chain.start(), chain.transition(gaps), chain.noise(gaps)
+
+
 def dense_states(chain, gaps):
     """The joint covariance (n D, n D) of the states, by propagation."""
     D, n = chain.size, len(gaps)
     K = np.zeros((n, D, n, D))
-    P = np.asarray(chain.start())
-    A = np.moveaxis(np.asarray(chain.transition(jnp.asarray(gaps))), -1, 0)
-    Q = np.moveaxis(np.asarray(chain.noise(jnp.asarray(gaps))), -1, 0)
+    P, A, Q = (np.asarray(part) for part in moves(chain, gaps))
+    A, Q = np.moveaxis(A, -1, 0), np.moveaxis(Q, -1, 0)
     for i in range(n):
         P = P if i == 0 else A[i] @ P @ A[i].T + Q[i]
         C = P
@@ -176,8 +180,9 @@ def test_low_noise_keeps_its_digits(name):
 
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 6])
 def test_matern_noise_is_smooth_and_equals_the_difference_where_that_is_good(m):
-    u = jnp.array([1e-6, 1e-3, 0.3, 0.49, 0.51, 1.0, 1.5, 3.0, 1e6])
-    Q, A, V = np.asarray(matern_sde.noise(u, m)), np.asarray(matern_sde.transition(u, m)), matern_sde.stationary(m)
+    u = np.array([1e-6, 1e-3, 0.3, 0.49, 0.51, 1.0, 1.5, 3.0, 1e6])
+    Q, A = map(np.asarray, jax.jit(lambda u: (matern_sde.noise(u, m), matern_sde.transition(u, m)))(u))
+    V = matern_sde.stationary(m)
     difference = V[..., None] - np.einsum("abn,bc,dcn->adn", A, V, A)
     np.testing.assert_allclose(Q[..., 3:], difference[..., 3:], atol=1e-10 * V.max())
     lead = [
@@ -197,6 +202,14 @@ def test_gradients_are_finite_at_extreme_gaps():
         assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(jax.jit(jax.grad(f, argnums=(0, 1)))(make(name), gaps)))
 
 
+@jax.jit
+def smooth(chain, gaps, w, T):
+    """All that is asked of one path through the data."""
+    smoothed = kalman_smooth.smooth(chain, gaps, w, T)
+    lag = kalman_smooth.lag_one(chain, gaps, smoothed)
+    return smoothed.marginals(), smoothed.states(), lag, smoothed.left_out(w, T), smoothed.cavities(w, w[:, None] * T)
+
+
 @pytest.mark.parametrize("name", ["matern32", "cubic", "sum", "large"])
 def test_smoothing_equals_dense(name):
     chain, (gaps, w, T) = make(name), data(name)
@@ -207,22 +220,19 @@ def test_smoothing_equals_dense(name):
     o = w > 0
     S = C[np.ix_(o, o)] + np.diag(1 / w[o])
     gain = np.linalg.solve(S, K[:, 0][o].reshape(o.sum(), -1)).T.reshape(N, inner.size, -1)
-    smoothed = jax.jit(kalman_smooth.smooth)(chain, gaps, w, T)
-    mean, variance = smoothed.marginals()
+    (mean, variance), (states, cov), lag, left_out, cavities = jax.tree.map(np.asarray, smooth(chain, gaps, w, T))
     posterior = K - np.einsum("iao,ojb->iajb", gain, K[:, 0][o])
     close(mean, gain[:, 0] @ T[o], 1e-7)
     np.testing.assert_allclose(variance, np.einsum("iaib->iab", posterior)[:, 0, 0], atol=1e-8)
-    states, cov = smoothed.states()
     close(states, np.einsum("iao,oc->iac", gain, T[o]), 1e-7)
     np.testing.assert_allclose(cov, np.einsum("iaib->iab", posterior), atol=1e-7)
     i = np.arange(N - 1)
-    lag = kalman_smooth.lag_one(chain, gaps, smoothed)
     np.testing.assert_allclose(lag, posterior[i, :, i + 1, :], atol=1e-7)
     inverse = np.linalg.inv(S)
-    left_mean, left_variance = smoothed.left_out(w, T)
+    left_mean, left_variance = left_out
     close(left_mean[o], T[o] - inverse @ T[o] / np.diag(inverse)[:, None], 1e-7)
     close(left_variance[o], 1 / np.diag(inverse), 1e-7)
-    cavity_mean, cavity_variance = smoothed.cavities(w, w[:, None] * T)
+    cavity_mean, cavity_variance = cavities
     close(cavity_mean[o], left_mean[o], 1e-6)
     close(cavity_variance[o] + 1 / w[o], left_variance[o], 1e-7)
 
@@ -233,12 +243,13 @@ def test_prediction_from_two_neighbours_equals_dense(name):
     x, x_new = np.sort(rng.uniform(0, 5, 12)), np.array([-1.0, 0.3, 2.2, 2.2000001, 4.0, 7.0])
     y, w = rng.normal(size=(12, 1)), np.full(12, 50.0)
     gaps = np.diff(x, prepend=x[0])
-    smoothed = kalman_smooth.smooth(chain, gaps, w, y)
+    smoothed = jax.jit(kalman_smooth.smooth)(chain, gaps, w, y)
     left = np.searchsorted(x, x_new, side="right") - 1
     gap_left = x_new - x[np.maximum(left, 0)]
     gap_right = x[np.minimum(left + 1, 11)] - x_new
     state = jax.jit(kalman_smooth.predict)(chain, smoothed, left, gap_left, gap_right)
-    k = lambda d: np.asarray(chain.seen_transition(jnp.abs(d))).T @ np.asarray(chain.start()) @ chain.row
+    seen = jax.jit(lambda chain, d: (chain.seen_transition(jnp.abs(d)), chain.start()))
+    k = lambda d: (lambda A, V: np.asarray(A).T @ np.asarray(V) @ chain.row)(*seen(chain, d))
     cov = lambda a, b: k((a[:, None] - b[None]).ravel()).reshape(len(a), len(b))
     solve = np.linalg.solve(cov(x, x) + np.diag(1 / w), np.c_[y, cov(x, x_new)])
     mean, variance = kalman_smooth.read_values(chain_algebra.read_weights(chain, chain.row), *state)
@@ -253,13 +264,13 @@ def test_samples_have_the_right_moments():
     y = np.arange(5.0)[:, None]
     key, draws = jax.random.key(0), 20_000
     standard = lambda C, v, u: np.sqrt((C**2 + v * u) / draws)  # error of a covariance C of values with variances v and u
-    prior, K = np.asarray(kalman_smooth.prior_samples(chain, gaps, key, draws))[:, 0], np.asarray(dense(chain, gaps))
+    prior = np.asarray(jax.jit(kalman_smooth.prior_samples, static_argnums=3)(chain, gaps, key, draws))[:, 0]
+    K = dense(chain, gaps)
     np.testing.assert_allclose((np.cov(prior) - K) / standard(K, np.diag(K)[:, None], np.diag(K)), 0, atol=5)
-    smoothed = kalman_smooth.smooth(chain, gaps, w, y)
-    mean, variance = smoothed.marginals()
-    lag = kalman_smooth.lag_one(chain, gaps, smoothed)[:, 0, 0]
+    (mean, variance), _, lag, *_ = jax.tree.map(np.asarray, smooth(chain, gaps, w, y))
+    lag = lag[:, 0, 0]
     for draw in (kalman_smooth.posterior_samples, kalman_smooth.backward_samples):
-        z = np.asarray(draw(chain, gaps, w, y, key, draws))[:, 0]
+        z = np.asarray(jax.jit(draw, static_argnums=5)(chain, gaps, w, y, key, draws))[:, 0]
         np.testing.assert_allclose((z.mean(1) - mean[:, 0]) / np.sqrt(variance / draws), 0, atol=5)
         np.testing.assert_allclose((z.var(1) - variance) / standard(variance, variance, variance), 0, atol=5)
         between = standard(lag, variance[:-1], variance[1:])
