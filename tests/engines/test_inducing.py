@@ -159,9 +159,11 @@ def test_pitc_is_the_process_with_whole_blocks(x64):
     fitted = given("pitc")
     found = np.asarray(grouped(fitted.conditional.X, fitted.conditional.sites, len(Z)).rows)
     groups = [group[group < N] for group in found]  # what fills up the rows comes after them
-    among, cross = (np.asarray(sg.covariance(INNER, jnp.asarray(left), jnp.asarray(right))) for left, right in ((Z, Z), (Z, X)))
+    among, cross = (
+        np.asarray(jax.jit(sg.covariance)(INNER, jnp.asarray(left), jnp.asarray(right))) for left, right in ((Z, Z), (Z, X))
+    )
     Q = cross.T @ np.linalg.solve(among + 1e-12 * 1.3 * np.eye(len(Z)), cross)
-    K, C = np.asarray(sg.covariance(INNER, jnp.asarray(X), jnp.asarray(X))), Q + 0.05 * np.eye(N)
+    K, C = np.asarray(jax.jit(sg.covariance)(INNER, jnp.asarray(X), jnp.asarray(X))), Q + 0.05 * np.eye(N)
     for group in groups:
         C[np.ix_(group, group)] += (K - Q)[np.ix_(group, group)]
     log_det, inverse = np.linalg.slogdet(C)[1], np.linalg.inv(C)

@@ -44,7 +44,7 @@ def kernels(gp):
 
 def matrix(gp, x, z):
     """The covariance of all latents, (C·N, C·M): class by class."""
-    blocks = [np.asarray(sg.covariance(k, jnp.asarray(x[:, None]), jnp.asarray(z[:, None]))) for k in kernels(gp)]
+    blocks = [np.asarray(jax.jit(sg.covariance)(k, jnp.asarray(x[:, None]), jnp.asarray(z[:, None]))) for k in kernels(gp)]
     out = np.zeros((C * len(x), C * len(z)))
     for c, block in enumerate(blocks):
         out[c * len(x) : (c + 1) * len(x), c * len(z) : (c + 1) * len(z)] = block

@@ -42,7 +42,7 @@ def sites(form):
 
 def whole(kernel, x, z):
     """The covariance of all latents, one after the other."""
-    return block_diag(*(np.asarray(sg.covariance(part, jnp.asarray(x), jnp.asarray(z))) for part in kernel.kernels))
+    return block_diag(*(np.asarray(jax.jit(sg.covariance)(part, jnp.asarray(x), jnp.asarray(z))) for part in kernel.kernels))
 
 
 def precision(form):

@@ -52,7 +52,7 @@ def pair():
 
 def covariance(kernel, X, Z):
     with jax.enable_x64(True):
-        return np.asarray(sg.covariance(kernel, jnp.asarray(X), jnp.asarray(Z)))
+        return np.asarray(jax.jit(sg.covariance)(kernel, jnp.asarray(X), jnp.asarray(Z)))
 
 
 # products along lines
@@ -69,7 +69,9 @@ def test_products_along_lines_are_products_with_the_matrix(n):
         product = np.asarray(quasiseparable.product(u, v, n))
         cross = np.asarray(quasiseparable.between(quasiseparable.sweep(u, v, n), jnp.asarray(t), jnp.asarray(XS), rate, n))
         for d in range(D):
-            K, Ks = (np.asarray(sg.covariance(MATERN[n](lengths[d]), x[:, d : d + 1], t[:, d : d + 1])) for x in (t, XS))
+            K, Ks = (
+                np.asarray(jax.jit(sg.covariance)(MATERN[n](lengths[d]), x[:, d : d + 1], t[:, d : d + 1])) for x in (t, XS)
+            )
             np.testing.assert_allclose(product[:, d], K @ v[:, d], rtol=1e-12, atol=1e-12)
             np.testing.assert_allclose(cross[:, d], Ks @ v[:, d], rtol=1e-12, atol=1e-12)
 
@@ -90,7 +92,7 @@ def test_splines_project_the_covariance(n):
             for length in lengths:
                 S = np.asarray(jax.jit(splines.inner_products)(basis, np.full(D, np.sqrt(2 * n - 1) / length)))[0]
                 U = scipy.linalg.solve_triangular(np.linalg.cholesky(S), Phi.T, lower=True)
-                left = np.asarray(sg.covariance(MATERN[n](length), t[:, :1], t[:, :1])) - U.T @ U
+                left = np.asarray(jax.jit(sg.covariance)(MATERN[n](length), t[:, :1], t[:, :1])) - U.T @ U
                 assert np.linalg.eigvalsh(left).min() > -rounding
                 assert np.trace(left) > 0
                 sizes.append(np.trace(left) / N)

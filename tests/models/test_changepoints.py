@@ -37,7 +37,9 @@ HAZARDS = {
 def observed_part(gp):
     """From times and values: the values that were seen, less the mean, and their covariance."""
     with jax.enable_x64(True):
-        C = np.asarray(sg.covariance(gp.kernel, TIMES[:, None], TIMES[:, None])) + float(gp.likelihood.noise) * np.eye(T)
+        C = np.asarray(jax.jit(sg.covariance)(gp.kernel, TIMES[:, None], TIMES[:, None])) + float(gp.likelihood.noise) * np.eye(
+            T
+        )
     mean = float(getattr(gp.mean, "value", 0.0))
 
     def part(t, y):
@@ -258,7 +260,7 @@ def test_the_forms_of_a_process_agree(name):
     end = 20  # the segment that began with the series, beside the textbook
     X, seen = LONG_TIMES[: end + 1, None], np.r_[0:7, 8:end]
     with jax.enable_x64(True):
-        K = np.asarray(sg.covariance(gp.kernel, X, X))
+        K = np.asarray(jax.jit(sg.covariance)(gp.kernel, X, X))
     mean, variance = predict(K[np.ix_(seen, seen)], K[seen, end:], K[end:, end:], LONG_Y[seen], 0.05)
     law = stats.norm(mean[0], np.sqrt(variance[0, 0] + 0.05))
     column = np.flatnonzero(by_state.traces.start[end] == 0)[0]
