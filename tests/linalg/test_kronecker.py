@@ -100,8 +100,8 @@ def test_complete_grid_and_its_gradient():
 
     ours = lambda scales, noise, T: evidence_like(kron.log_det_and_gram(covariances(scales), noise, T))
     arguments = (jnp.array([1.0, 0.7, 1.3]), jnp.asarray(0.3), jnp.asarray(T))
-    value, gradient = jax.value_and_grad(ours, (0, 1, 2))(*arguments)
-    expected, slope = jax.value_and_grad(dense, (0, 1, 2))(*arguments)
+    value, gradient = jax.jit(jax.value_and_grad(ours, (0, 1, 2)))(*arguments)
+    expected, slope = jax.jit(jax.value_and_grad(dense, (0, 1, 2)))(*arguments)
     np.testing.assert_allclose(value, expected, rtol=1e-12)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11), gradient, slope)
 
@@ -118,8 +118,8 @@ def test_holes_and_their_gradient():
     effort = two_levels.Effort(modes=24, probes=0)
     ours = lambda scales, w, h: evidence_like(whitened.log_det_and_gram(covariances(scales), w, h, effort))
     arguments = (jnp.array([1.0, 0.7, 1.3]), jnp.asarray(W), jnp.asarray(T))
-    value, gradient = jax.value_and_grad(ours, (0, 1, 2))(*arguments)
-    expected, slope = jax.value_and_grad(lambda *a: evidence_like(with_holes(*a)), (0, 1, 2))(*arguments)
+    value, gradient = jax.jit(jax.value_and_grad(ours, (0, 1, 2)))(*arguments)
+    expected, slope = jax.jit(jax.value_and_grad(lambda *a: evidence_like(with_holes(*a)), (0, 1, 2)))(*arguments)
     np.testing.assert_allclose(value, expected, rtol=1e-11)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9), gradient, slope)
 
@@ -128,8 +128,8 @@ def test_holes_and_their_gradient():
 def probed(modes, probes):
     """A small block, so that bounds are wide and probes have something to do."""
     effort = two_levels.Effort(modes=modes, probes=probes)
-    system = whitened.build(covariances([1.0, 0.7, 1.3]), jnp.asarray(W), effort)
-    return system, two_levels.probe(system, effort)
+    built = jax.jit(lambda K, W: (lambda system: (system, two_levels.probe(system, effort)))(whitened.build(K, W, effort)))
+    return built(covariances([1.0, 0.7, 1.3]), W)
 
 
 def test_the_interval_holds_and_the_standard_error_is_honest():
@@ -166,7 +166,7 @@ def test_many_axes_are_taken_together():
     K = tuple(jnp.array([[1.0, r], [r, 1.0]]) for r in (0.9, 0.5, 0.3, 0.7, 0.8))
     w = jnp.asarray(RNG.uniform(0.0, 9.0, (2,) * 5))
     effort = two_levels.Effort(modes=32, probes=0)
-    log_det, gram = whitened.log_det_and_gram(K, w, w[None], effort)
+    log_det, gram = jax.jit(lambda K, w: whitened.log_det_and_gram(K, w, w[None], effort))(K, w)
     dense = np.asarray(whole(K))
     flat = np.ravel(w)
     np.testing.assert_allclose(log_det, np.linalg.slogdet(np.eye(32) + dense * flat)[1], rtol=1e-11)

@@ -73,8 +73,8 @@ def test_gradient():
         return like_an_evidence(toeplitz.log_det_and_gram(lags(scale, toeplitz.lags_needed(N)), noise, T))
 
     arguments = (jnp.asarray(2.0), jnp.asarray(0.1), jnp.asarray(T))
-    value, gradient = jax.value_and_grad(ours, (0, 1, 2))(*arguments)
-    expected, slope = jax.value_and_grad(plainly, (0, 1, 2))(*arguments)
+    value, gradient = jax.jit(jax.value_and_grad(ours, (0, 1, 2)))(*arguments)
+    expected, slope = jax.jit(jax.value_and_grad(plainly, (0, 1, 2)))(*arguments)
     np.testing.assert_allclose(value, expected, rtol=1e-9)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-8), gradient, slope)
 
@@ -133,8 +133,8 @@ def test_gaps_and_their_gradient():
     """With every wave in the block nothing is left to chance; a circulant twice as long holds the covariance."""
     effort = two_levels.Effort(modes=2 * N, probes=0, tolerance=1e-12)
     arguments = (jnp.asarray(3.0), jnp.asarray(W), jnp.asarray(W * T))
-    value, gradient = jax.value_and_grad(lambda *a: evidence_like(as_waves(*a, effort)), (0, 1, 2))(*arguments)
-    expected, slope = jax.value_and_grad(lambda *a: evidence_like(with_gaps(*a)), (0, 1, 2))(*arguments)
+    value, gradient = jax.jit(jax.value_and_grad(lambda *a: evidence_like(as_waves(*a, effort)), (0, 1, 2)))(*arguments)
+    expected, slope = jax.jit(jax.value_and_grad(lambda *a: evidence_like(with_gaps(*a)), (0, 1, 2)))(*arguments)
     np.testing.assert_allclose(value, expected, rtol=1e-11)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9), gradient, slope)
 
@@ -154,8 +154,8 @@ def test_few_waves_leave_an_interval_and_probes_fill_it():
     variance = np.diagonal(K @ np.linalg.inv(np.eye(N) + W[:, None] * K))
     error = lambda p: np.abs(np.asarray(whitened_line.variances(line, p))[:N] - variance).max()
     assert error(probed) < 0.5 * error(probed._replace(solved=probed.easy))
-    slope = jax.grad(lambda s: as_waves(s, jnp.asarray(W), jnp.asarray(T), effort)[0])(3.0)
-    expected = jax.grad(lambda s: with_gaps(s, jnp.asarray(W), jnp.asarray(T))[0])(3.0)
+    slope = jax.jit(jax.grad(lambda s: as_waves(s, jnp.asarray(W), jnp.asarray(T), effort)[0]))(3.0)
+    expected = jax.jit(jax.grad(lambda s: with_gaps(s, jnp.asarray(W), jnp.asarray(T))[0]))(3.0)
     np.testing.assert_allclose(slope, expected, rtol=0.05)  # the error of 64 fixed probes, the same on every machine
 
 
@@ -180,7 +180,7 @@ def test_lines_of_a_grid_and_their_gradient(columns):
         return evidence_like((jnp.linalg.slogdet(C)[1], flat @ jnp.linalg.solve(C, flat.T)))
 
     arguments = (jnp.array([1.5, 0.8]), jnp.asarray(0.3), Y)
-    value, gradient = jax.value_and_grad(ours, (0, 1, 2))(*arguments)
-    expected, slope = jax.value_and_grad(written_out, (0, 1, 2))(*arguments)
+    value, gradient = jax.jit(jax.value_and_grad(ours, (0, 1, 2)))(*arguments)
+    expected, slope = jax.jit(jax.value_and_grad(written_out, (0, 1, 2)))(*arguments)
     np.testing.assert_allclose(value, expected, rtol=1e-8)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-8), gradient, slope)
