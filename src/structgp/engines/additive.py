@@ -141,7 +141,7 @@ class AdditiveEngine(Engine):
             through,
             flops=N * (2 * F**2 + 2000 * L) + F**3,
             bytes=8 * (N * 40 * L + 6 * F**2),
-            rows=N,
+            rows=0,
             condition=through.condition + (1 + STEPS) * sweep + Work(products=2.0 * STEPS * F**2),
             programs=25,
         )

@@ -45,7 +45,7 @@ class Cost:
 
     flops: float
     bytes: float
-    rows: float = math.inf  # of the largest matrix that LAPACK gets: several threads pay for large ones only
+    rows: float = math.inf  # of the largest matrix that LAPACK gets from Python: several threads pay for large ones only
     evaluate: Work = NOT_SAID  # the evidence and its gradient, once
     condition: Work = NOT_SAID
     predict: Work = NOT_SAID  # at one place of many

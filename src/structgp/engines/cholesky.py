@@ -265,6 +265,7 @@ class SignedCholesky(Engine):
         if not not_concave(model):
             return NOT_NEEDED
         cost = cost_of_matrix(len(inputs), inputs.dimension).searching(look_at_matrix(len(inputs)))
+        cost = dataclasses.replace(cost, rows=0)  # all of it within XLA's threads, with which those of LAPACK would fight
         return Offer(self, cost, note="factors of any sign, by a root of the matrix")
 
     def form(self, kernel: Kernel, inputs: Inputs) -> Dense:

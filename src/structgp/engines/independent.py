@@ -260,7 +260,7 @@ class IndependentCholesky(SideBySide):
         flops = 3 * C * N**3 + C * N**2 * (5 * inputs.dimension + 50)
         one, look = cost_of_matrix(N, inputs.dimension), C * look_at_matrix(N)
         cost = Cost(
-            flops, 5 * C * 8 * N**2, rows=N, evaluate=C * one.evaluate, condition=C * one.condition, predict=C * one.predict
+            flops, 5 * C * 8 * N**2, rows=0, evaluate=C * one.evaluate, condition=C * one.condition, predict=C * one.predict
         )
         return Offer(self.tuned(model, inputs, data), cost.searching(look), note=f"{C} latents")
 

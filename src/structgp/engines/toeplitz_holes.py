@@ -189,7 +189,7 @@ class FourierHoles(Engine):
         return Cost(
             flops=2 * r**3 + solves,
             bytes=8 * (4 * r**2 + (20 + 3 * probes) * M),
-            rows=r,
+            rows=0,
             evaluate=2 * (2 * block + (1 + probes) * steps * step),  # on the way there are kernels that need larger blocks
             condition=block + (1 + probes) * steps * step,
             predict=steps * step + Work(functions=N),

@@ -166,7 +166,7 @@ def cost_of_features(N: int, F: int) -> Cost:
     return Cost(
         N * F * (2 * F + 20) + F**3,
         bytes=8 * (2 * min(N, ROWS) * F + 5 * F**2),
-        rows=F,
+        rows=0,
         evaluate=3 * sums + Work(factors=4.0 * F**3, traffic=200.0 * N),
         condition=sums + Work(factors=float(F) ** 3, traffic=200.0 * N),
         predict=Work(products=2.0 * F**2, functions=F, traffic=40.0 * F),
