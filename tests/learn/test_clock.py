@@ -175,7 +175,7 @@ def test_what_would_end_too_late_is_not_begun():
 def test_an_average_that_would_end_too_late_is_not_begun():
     plan, averaging = GP.plan(X), Averaging()
     learning = SimpleNamespace(seconds=30.0, evaluations=15)
-    needed = 2.0 * (2 * 3 + averaging.members)  # three parameters
+    needed = 2.0 * (2 * 3 + averaging.count)  # three parameters
     within = lambda seconds: _in_time(averaging, plan, 3, learning, Deadline(seconds, lambda: 0.0))
     assert within(needed) == (averaging, plan)
     none, told = within(needed - 1)

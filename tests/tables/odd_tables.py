@@ -247,6 +247,9 @@ CASES = [
         {"t": (MOMENT, [M(1970, 1, 1, 10), M(1970, 1, 1, 22, 30)])},
         ("times of day without a date are taken as those of one day",),
     ),
+    Case("weeks", "t\n2020-W01\n2020-W02\n", {"t": (DATE, [D(2019, 12, 30), D(2020, 1, 6)])}),
+    Case("months as numbers", "month\n202011\n202102\n", {"month": (DATE, [D(2020, 11, 1), D(2021, 2, 1)])}),
+    Case("durations are text", "took\n26:15\n27:30\n", {"took": (TEXT, ["26:15", "27:30"])}),
     Case(
         "times of day of several days",
         "t\n22:30\n23:30\n0:30\n1:30\n",

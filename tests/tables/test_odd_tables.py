@@ -96,6 +96,7 @@ def test_a_long_table_with_a_wrong_line_names_it(tmp_path):
         (xlsx(A=[]), "is empty: a table with a header"),
         (b"%PDF-1.7 and more", "is a PDF, not a table: save the table in it as CSV or xlsx"),
         (b"<html><table></table></html>", "is a web page, not a table"),
+        (b'[{"a": 1}]', "is JSON, not a table"),
         (b"\xff\xfea", "is not utf-16 text .byte 2.: save it as UTF-8"),
         (
             "t\n13/02/2020\n12/14/2020\n",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...inputs.reading import few
-from .dates import NAMED_DATE, read_dates
+from .dates import are_dates, read_dates
 
 if TYPE_CHECKING:
     import polars as pl
@@ -73,7 +73,7 @@ def read_cells(
     if text.is_null().all():
         return Cells(text, like)
     if like.kind != "category":
-        dated = like.kind == "date" or bool(NAMED_DATE.search(text.name) and text.drop_nulls().str.contains(r"^\d{8}$").all())
+        dated = like.kind == "date" or are_dates(text)
         as_numbers = lambda: read_numbers(text, like.decimal or decimal, commas, like.codes)
         as_dates = lambda: read_moments(text, order, zone or like.zone, like.style)
         found = (as_dates() or as_numbers()) if dated else (as_numbers() or as_dates())

@@ -19,6 +19,7 @@ MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", 
 GERMAN = {"mär": "mar", "mrz": "mar", "mai": "may", "okt": "oct", "dez": "dec"}
 ONE_DAY = "times of day without a date are taken as those of one day"
 NAMED_DATE = re.compile("date|day|datum|tag|time|zeit", re.IGNORECASE)
+NAMED_MONTH = re.compile("date|datum|month|monat|period|yyyymm", re.IGNORECASE)
 
 # A weekday, what names the day, and the time of day with its zone; each may be missing.
 CELL = (
@@ -32,6 +33,7 @@ MARK, DAY, MONTH, ORDINAL = r"(?P<mark>[-/.])", r"(?P<d>\d{1,2})", r"(?P<m>\d{1,
 FORMS = {  # how the day is written again, with {} for the mark between numbers, and how it is found
     "%Y{}%m{}%d": rf"^{YEAR}{MARK}{MONTH}[-/.]{DAY}$",
     "%Y%m%d": rf"^{YEAR}(?P<m>\d{{2}})(?P<d>\d{{2}})$",
+    "%Y%m": rf"^{YEAR}(?P<m>0[1-9]|1[0-2])$",
     "%Y{}%m": rf"^{YEAR}{MARK}{MONTH}$",
     "%m{}%Y": rf"^{MONTH}{MARK}{YEAR}$",
     "two": rf"^(?P<one>\d{{1,2}}){MARK}(?P<two>\d{{1,2}})[-/.]{SHORT}$",
@@ -40,6 +42,7 @@ FORMS = {  # how the day is written again, with {} for the mark between numbers,
     "%b{}%Y": rf"(?i)^{WORD}(?P<mark>[-/.\s]*)'?{SHORT}$",
     "%Y{}%b": rf"(?i)^{YEAR}(?P<mark>[-/.\s]*){WORD}$",
     "%Y{}%b{}%d": rf"(?i)^{YEAR}(?P<mark>[-/.\s]*){WORD}[-/.\s]*{DAY}$",
+    "%G-W%V": rf"(?i)^{YEAR}[-\s]?w(?P<w>[0-4]\d|5[0-3])$",
     "%Y-Q": rf"(?i)^{YEAR}[-/\s]*q(?P<q>[1-4])$",
     "Q-%Y": rf"(?i)^q(?P<q>[1-4])[-/\s]*{YEAR}$",
 }
@@ -54,6 +57,13 @@ class Moments(NamedTuple):
     notes: tuple[str, ...]
 
 
+def are_dates(numbers: pl.Series) -> bool:
+    """Whether numbers such as 20200131 or 202001 are dates, in a column whose name says so."""
+    known = numbers.drop_nulls()
+    forms = ((NAMED_DATE, r"^\d{8}$"), (NAMED_MONTH, FORMS["%Y%m"]))
+    return any(bool(name.search(numbers.name)) and bool(known.str.contains(form).all()) for name, form in forms)
+
+
 def read_dates(text: pl.Series, order: str = "auto", zone: str = "", style: str = "") -> Moments | None:
     """The moments in a column of text, or None where it holds none.
 
@@ -65,6 +75,8 @@ def read_dates(text: pl.Series, order: str = "auto", zone: str = "", style: str 
     filled = int(text.is_not_null().sum())
     clock = parts["hour"].is_not_null()
     if filled and int((clock & (parts["day"].fill_null("") == "")).sum()) >= MOSTLY * filled:
+        if (parts["hour"].cast(pl.Int32) > 24).any():  # how long something takes, and no time of day
+            return None
         form, notes = "", [_about_one_day(_seconds_of_day(parts).filter(clock).to_numpy())]
         day = pl.repeat("1970-01-01", len(text), eager=True).str.to_date()
         day = pl.select(pl.when(clock).then(day)).to_series()
@@ -102,7 +114,8 @@ def _days(text: pl.Series, day: pl.Series, order: str, style: str, filled: int) 
     form = max(counts, key=lambda one: counts[one])
     if counts[form] < max(MOSTLY * filled, 1):
         return None
-    if form == "%Y%m%d" and not NAMED_DATE.search(text.name):
+    named = {"%Y%m%d": NAMED_DATE, "%Y%m": NAMED_MONTH}.get(form)  # which are numbers, too
+    if named is not None and not named.search(text.name):
         return None
     parts = day.str.extract_groups(FORMS[form]).struct.unnest()
     mark = next((one for one in parts["mark"].drop_nulls()), "") if "mark" in parts.columns else ""
@@ -116,6 +129,9 @@ def _days(text: pl.Series, day: pl.Series, order: str, style: str, filled: int) 
         notes.append(why) if why else None
     else:
         year = _year(parts["y"], notes)
+    if "w" in parts.columns:
+        weeks = pl.select(pl.format("{}-W{}-1", year, parts["w"]).str.to_date("%G-W%V-%u", strict=False)).to_series()
+        return (weeks, form, notes) if weeks.is_not_null().sum() >= MOSTLY * filled else None
     month, number = (
         _month(parts),
         (parts["d"].cast(pl.Int32) if "d" in parts.columns else pl.ones(len(day), pl.Int32, eager=True)),

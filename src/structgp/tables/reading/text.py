@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 OTHERS = {b"%PDF": "a PDF", b"<!DO": "a web page", b"<htm": "a web page", b"{\\rt": "a text document"}
+OTHERS |= {b"[{": "JSON", b'{"': "JSON"}
 MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -37,7 +38,7 @@ Lines = list[tuple[int, str]]  # with their numbers in the file
 def decoded(content: bytes, path: Path) -> tuple[str, list[str]]:
     """The characters of a file, and a note where their encoding had to be guessed."""
     encoding = next((name for mark, name in MARKS if content.startswith(mark)), None)
-    kind = next((kind for begin, kind in OTHERS.items() if content[:4].lower() == begin.lower()), None)
+    kind = next((kind for begin, kind in OTHERS.items() if content.lstrip()[: len(begin)].lower() == begin.lower()), None)
     if kind is not None:
         raise ValueError(f"{path} is {kind}, not a table: save the table in it as CSV or xlsx")
     notes: list[str] = []
