@@ -195,12 +195,12 @@ def test_dates_are_written_as_dates(series):
     [
         (sg.Spline(variance=4.0), "trend that bends", "moves by ±3 a & b over the data"),
         (sg.Matern52(lengthscale=3.0), "trend", "moves by ±3 a & b over the data; it changes within about 3 days"),
-        (sg.Matern52(lengthscale=0.1), "short-lived part", "within about 0.1 days"),
+        (sg.Matern52(lengthscale=0.1), "short-lived part", "within about 2.4 hours"),
         (sg.Periodic(2.0) * sg.Matern32(50.0), "season of 2 days", "±3 a & b, and keeps its shape for about 50 days"),
         (sg.DampedOscillator(2.0, 7e8), "wave of 2 days", "swings by ±3 a & b, and keeps its phase throughout"),
         (sg.Constant(), "level", "is about 7 a & b"),
         (sg.Wiener(variance=2.0), "random walk", "moves by ±3 a & b over the data"),
-        (sg.DampedOscillator(0.02, 50.0), "wave of 0.48 hours", "phase for about 50 days"),
+        (sg.DampedOscillator(0.02, 50.0), "wave of 28.8 minutes", "phase for about 50 days"),
         (sg.Cosine(), "Cosine", "Cosine("),
         (sg.Cosine().on(0), "function of <time>", "moves by ±3 a & b over the data; Cosine("),
     ],
@@ -375,14 +375,16 @@ def test_labels_are_told_by_class():
 
 
 def test_probabilities_of_several_classes_are_checked():
-    evaluation = Evaluation("x", (0.0, 1.0, 2.0, 2.0), (0.5, 0.5, 0.9, 0.9), label=(0, 0, 2, 2))
+    evaluation = Evaluation("x", 4 * (0.0, 1.0, 2.0, 2.0), 4 * (0.5, 0.5, 0.9, 0.9), label=4 * (0, 0, 2, 2))
     layout = Layout((Column("a", "number"),))
     classes = ("low", "middle", "high")
     model = TableModel(None, layout, "classification", "y", np.zeros(1), np.ones(1), 4, classes=classes, evaluation=evaluation)
     (figure,) = error_figures(model)
     np.testing.assert_allclose(figure.traces[0].x, [0.5, 0.9])
     np.testing.assert_allclose(figure.traces[0].y, [0.5, 1.0])
-    two = dataclasses.replace(model, classes=("no", "yes"), evaluation=dataclasses.replace(evaluation, y=(0.0, 1.0, 1.0, 1.0)))
+    two = dataclasses.replace(
+        model, classes=("no", "yes"), evaluation=dataclasses.replace(evaluation, y=4 * (0.0, 1.0, 1.0, 1.0))
+    )
     np.testing.assert_allclose(error_figures(two)[0].traces[0].y, [0.5, 1.0])
 
 

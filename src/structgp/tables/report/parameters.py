@@ -120,17 +120,13 @@ def named_belief(row: Any, model: TableModel) -> Worded:
         return Worded("level (standard deviation before the data)", tuple(np.sqrt(values)))
     if isinstance(owner, LogGaussian):
         return Worded("noise (part of the level)", tuple(np.sqrt(values)))
-    if name == "variance" and isinstance(owner, Spline):
-        return Worded(f"{whose}how much it bends (variance)", tuple(values))
-    if name == "variance" and isinstance(owner, Wiener):
-        return Worded(f"{whose}size of its steps (standard deviation)", tuple(np.sqrt(values)))
+    if name == "variance" and isinstance(owner, (Spline, Wiener)):  # how far it wanders in one unit of its column
+        per = f"one {unit_of(model).removesuffix('s')}" if unit_of(model) else f"1 {model.layout.names[0]}"
+        walks = isinstance(owner, Wiener)
+        said = f"step over {per}" if walks else f"how far it leaves its line over {per}"
+        return Worded(f"{whose}{said} (standard deviation)", tuple(np.sqrt(values if walks else values / 3)))
     if name in ("noise", "variance"):
         return Worded(f"{whose}{'noise' if name == 'noise' else 'size'} (standard deviation)", tuple(np.sqrt(values)))
-    if name == "variance":  # of what wanders: how far it does in one unit of its column
-        per = f"one {unit_of(model).removesuffix('s')}" if unit_of(model) else f"1 {model.layout.names[0]}"
-        wanders = isinstance(owner, Wiener)
-        said = f"step over {per}" if wanders else f"how far it leaves its line over {per}"
-        return Worded(f"{whose}{said} (standard deviation)", tuple(np.sqrt(values if wanders else values / 3)))
     if name == "value" and way == ["mean"]:
         return Worded("mean", tuple(values))
     if name == "lengthscale" and isinstance(owner, Radial):

@@ -21,6 +21,7 @@ MESH = 40  # places along each side of a map
 AROUND = 1.5  # times the distance of rows that are spread evenly, around a row, that a map shows
 MOST_COLUMNS = 12  # effects of columns that are drawn, the largest first
 PERIODS = 2  # a season that came again so often is drawn over one period
+OF_GROUP, MOST_GROUPS = 8, 8  # rows that are counted together where probabilities are checked, and the most such groups
 LINES = ("series", "curve")  # shapes with one input
 
 
@@ -265,15 +266,20 @@ def _coverage(covered: tuple[float, ...]) -> list[Figure]:
 
 
 def _reliability(model: TableModel) -> Figure:
-    """How often a label was right that was given some probability: the second of two classes, or the one said of several."""
+    """How often a label was right that was given some probability: the second of two classes, or the one said of several.
+
+    Each point has as many rows.
+    """
     seen, p = np.asarray(model.evaluation.y), np.asarray(model.evaluation.mean)
     two = len(model.classes) == 2
     right = seen if two else seen == np.asarray(model.evaluation.label)
-    bins = np.clip((p * 5).astype(int), 0, 4)
-    said = np.array([p[bins == b].mean() for b in range(5) if (bins == b).any()])
-    found = np.array([right[bins == b].mean() for b in range(5) if (bins == b).any()])
+    groups = np.array_split(np.argsort(p, kind="stable"), int(np.clip(len(p) // OF_GROUP, 1, MOST_GROUPS)))
+    said, found = (np.array([values[rows].mean() for rows in groups]) for values in (p, right))
     ends = np.array([0.0, 1.0])
-    traces = (Trace("points", said, found, "rows held out"), Trace("guide", ends, ends, "calibrated"))
+    traces = (
+        Trace("points", said, found, f"about {len(p) // len(groups)} rows each"),
+        Trace("guide", ends, ends, "calibrated"),
+    )
     of = model.classes[1] if two else "the class said"
     return Figure("Calibration", f"predicted probability of {of}", "part of the rows", traces)
 

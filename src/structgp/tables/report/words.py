@@ -33,6 +33,7 @@ LASTING = 10.0  # times the span, beyond which nobody can tell how long a season
 KILOMETRES = 111.2  # of a degree of latitude
 FORECASTS = 6  # rows of the table of forecasts
 FEW_PER_COLUMN = 5  # rows for each column, below which what is learned is surer than it should be
+SAID = {"years": SECONDS["years"], "days": SECONDS["days"], "hours": 3600.0, "minutes": 60.0, "seconds": 1.0}  # lengths of time
 MOST_LEVELS = 6  # of a category whose effects are told
 WEIGHTY = 4  # columns that are named for a projection
 TOO_FEW, TOO_MANY = 0.025, 0.005  # probabilities below which coverage is far from what was asked
@@ -275,9 +276,10 @@ def _in_unit(length: float, model: TableModel) -> str:
     unit = unit_of(model)
     if not unit:
         return f"{length:.4g} ({model.layout.names[0]})"
-    smaller = [name for name in SECONDS if SECONDS[name] <= SECONDS[unit]]
-    fits = next((name for name in smaller if length * SECONDS[unit] >= 0.1 * SECONDS[name]), smaller[-1])
-    number = f"{length * SECONDS[unit] / SECONDS[fits]:.4g}"
+    smaller = [name for name in SAID if SAID[name] <= SAID[unit]]
+    least = lambda name: 0.1 if name == "years" else 0.95  # nobody counts in weeks or months here
+    fits = next((name for name in smaller if length * SAID[unit] >= least(name) * SAID[name]), smaller[-1])
+    number = f"{length * SAID[unit] / SAID[fits]:.4g}"
     return f"{number} {fits.removesuffix('s') if number == '1' else fits}"
 
 
