@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 import structgp as sg
 import zoo
 from structgp.models.one_against_rest import OneAgainstRest
-from structgp.tables.cli import _watching, app, seconds_of
+from structgp.tables.cli import app, seconds_of
+from structgp.tables.cli.fit import watching
 from structgp.tables.model import TableModel, load_table_model
 from structgp.tables.reading import Column, Layout, read_table
 from structgp.tables.report.sections import component_figures
@@ -253,11 +254,11 @@ def test_progress_is_for_terminals_only(monkeypatch):
 
     for stream, silent in ((io.StringIO(), True), (Terminal(), False)):
         monkeypatch.setattr(sys, "stderr", stream)
-        with _watching(False, 10.0) as say:
+        with watching(False, 10.0) as say:
             say("smooth", 7, -12.5)
         assert ("log evidence -12.5" not in stream.getvalue()) == silent
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    with _watching(True, 10.0) as say:
+    with watching(True, 10.0) as say:
         say("smooth", 7, -12.5)
     assert terminal.getvalue() == ""
 

@@ -1,0 +1,138 @@
+"""What all commands share: how they answer, and small things that are said and written."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ... import __version__
+from .options import VersionOption
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ..model import TableModel
+    from ..reading import Table
+
+EXPECTED = (ValueError, TypeError, OSError, MemoryError)  # what bad data and bad files raise; anything else is our mistake
+DURATIONS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+WIDTH = 100
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+def answers(command: Callable[..., dict[str, Any]]) -> Callable[..., None]:
+    """A command that prints its answer, as lines or as JSON, and says in one line what it could not do."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **options: Any) -> None:
+        as_json = options["as_json"]
+        try:
+            answer = command(*args, **options)
+        except EXPECTED as problem:
+            message = str(problem) or type(problem).__name__
+            print(
+                json.dumps({"error": message}) if as_json else f"structgp: {message}",
+                file=sys.stdout if as_json else sys.stderr,
+            )
+            raise typer.Exit(1) from None
+        if as_json:
+            print(json.dumps({name: plain(value) for name, value in answer.items() if name != "text"}, ensure_ascii=False))
+        else:
+            print(answer["text"])
+
+    return run
+
+
+def seconds_of(text: str) -> float:
+    """A duration such as 60s, 5m, 1h or 90."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in DURATIONS else (text, "s")
+    try:
+        seconds = float(number) * DURATIONS[unit]
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"{text!r} is not a duration: write for instance 60s, 5m or 1h")
+    return seconds
+
+
+def write_csv(table: pl.DataFrame, path: Path) -> None:
+    """Write a table, whole or not at all."""
+    from ..model import replacing
+
+    with replacing(path) as temporary:
+        table.write_csv(temporary)
+
+
+def free_name(name: str, taken: list[str]) -> str:
+    """A name for a new column that replaces none of the table."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def with_predictions(model: TableModel, data: Table, level: float) -> pl.DataFrame:
+    """The table as it was written, row for row, and what the model says of each row."""
+    import polars as pl
+
+    if not 0 < level < 1:
+        raise ValueError(f"level is a probability between 0 and 1, got {level}")
+    found = model.predict(data.frame, level)
+    name = lambda what: free_name(f"{model.target}_{what}", data.written.columns)
+    return data.written.with_columns([pl.Series(name(what), values.tolist()) for what, values in found.items()])
+
+
+def aligned(title: str, rows: list[list[str]]) -> list[str]:
+    """A table as lines, under a title; nothing where there is none."""
+    if not rows:
+        return []
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    line = lambda row: "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+    return ["", title, *map(line, rows)]
+
+
+def inputs_in_words(names: list[str], shape: str) -> str:
+    """What the inputs form."""
+    from ..model import of_shape
+
+    return f"the input{'' if len(names) == 1 else 's'} {of_shape(shape, len(names))}"
+
+
+def columns_in_words(layout: Any) -> list[str]:
+    """What each column is; of many those that are alike together."""
+    from ...inputs.reading import few
+
+    return [f"  {few(names, 5) + (':' if len(names) > 1 else ''):<20} {kind}"[:WIDTH] for names, kind in layout.described()]
+
+
+def notes_in_words(notes: Any) -> list[str]:
+    """What was assumed, line by line."""
+    return [f"note: {note}" for note in notes]
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: arrays as lists, numbers that are not finite as null."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+@app.callback(invoke_without_command=True)
+def main(version: VersionOption = False) -> None:
+    """Gaussian processes for tables: fit, predict, and see what was learned."""
+    if version:
+        print(f"structgp {__version__}")
+        raise typer.Exit(0)

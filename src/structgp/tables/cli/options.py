@@ -1,0 +1,59 @@
+"""The options and arguments of commands, each said once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Makes everything that is drawn at random repeatable.")]
+Budget = Annotated[str, typer.Option("--budget", help="About how long all may take, such as 60s, 5m or 1h.")]
+TargetOption = Annotated[str | None, typer.Option("--target", help="The column to be predicted; a picture needs none.")]
+TaskOption = Annotated[str, typer.Option("--task", help="auto, regression, classification or counts.")]
+TimeOption = Annotated[str | None, typer.Option("--time", help="Take this column as the only input.")]
+KernelOption = Annotated[str | None, typer.Option("--kernel", help='A kernel, as in "Matern52 + Periodic(period=1)*Matern32".')]
+ParametersOption = Annotated[
+    str, typer.Option("--parameters", help="auto: averaged over where few rows leave them unsure; best, laplace, hmc …")
+]
+StructureOption = Annotated[str, typer.Option("--structure", help="auto, dense, markov, additive, projection-pursuit …")]
+ApproximateOption = Annotated[
+    str | None, typer.Option("--approximate", help="One function of all columns, through so many: inducing:500, neighbours:30.")
+]
+DataArgument = Annotated[Path, typer.Argument(help="A table: CSV, TSV, xlsx, ods or Parquet, gzipped or not; or a picture.")]
+DatesOption = Annotated[
+    str, typer.Option("--dates", help="Whether 01/02/2020 is day-first or month-first; auto decides and says.")
+]
+ZoneOption = Annotated[str, typer.Option("--zone", help="The zone in which times are meant and shown, such as Europe/Berlin.")]
+TargetsOption = Annotated[
+    str | None, typer.Option("--targets", help="Several columns, as in a,b,c: learned together, and their gaps filled.")
+]
+HorizonOption = Annotated[int | None, typer.Option("--horizon", min=1, help="How many steps of a series are forecast.")]
+ModelArgument = Annotated[Path, typer.Argument(help="A model that structgp fit has written.")]
+OutFolder = Annotated[Path, typer.Option("--out", help="The folder for the results.")]
+PredictionFile = Annotated[
+    Path | None, typer.Option("--out", help="The file for the predictions; without it they are printed.")
+]
+ReportFile = Annotated[Path, typer.Option("--out", help="The file for the report.")]
+ChangesFile = Annotated[Path | None, typer.Option("--out", help="The file for a report, such as changes.html.")]
+LevelOption = Annotated[float, typer.Option("--level", help="The probability that an interval holds.")]
+ValueOption = Annotated[str, typer.Option("--value", help="The column in which changes are looked for.")]
+OrderOption = Annotated[str | None, typer.Option("--time", help="The column that orders the rows.")]
+RunsArgument = Annotated[Path, typer.Argument(help="A CSV table of runs; it need not exist before the first one.")]
+MaximiseOption = Annotated[str | None, typer.Option("--maximise", help="The column whose values should be large.")]
+MinimiseOption = Annotated[str | None, typer.Option("--minimise", help="The column whose values should be small.")]
+BoundsOption = Annotated[list[str], typer.Option("--bounds", help="A range: temp=20:80, or flow=0.1:10:log.")]
+IntegerOption = Annotated[list[str], typer.Option("--integer", help="A range of whole numbers: stages=1:8.")]
+ChoicesOption = Annotated[list[str], typer.Option("--choices", help="Categories: solvent=water,ethanol.")]
+ConstraintOption = Annotated[list[str], typer.Option("--constraint", help='What must hold: "temp + 2*flow <= 100".')]
+OutcomeOption = Annotated[list[str], typer.Option("--outcome", help='A limit of another measured column: "cost <= 5".')]
+IgnoreOption = Annotated[list[str], typer.Option("--ignore", help="A column that is no variable.")]
+CountOption = Annotated[int, typer.Option("--n", min=1, help="How many runs are suggested side by side.")]
+AppendOption = Annotated[Path | None, typer.Option("--append", help="Add the suggestions to this table, as pending runs.")]
+ExplainOption = Annotated[bool, typer.Option("--explain", help="Say why in a column suggested_because, where there is one.")]
+NoiseOption = Annotated[
+    float | None, typer.Option("--noise", help="The variance of measurements: 0 if exact; learned if not given.")
+]
+AcquisitionOption = Annotated[str, typer.Option("--acquisition", help="ei, pi, ucb or thompson.")]
+SuggestReport = Annotated[Path | None, typer.Option("--report", help="The file for a report, such as report.html.")]
+DemoArgument = Annotated[str, typer.Argument(help="co2, friedman, additive, nonstationary or sinc.")]
+VersionOption = Annotated[bool, typer.Option("--version", help="Print the version and stop.")]
