@@ -87,13 +87,13 @@ class Candidate(NamedTuple):
     rows: int | None = None  # the most rows that it can take
     plan: Plan | None = None  # what would run, for a plain process
     robust: Callable[[Any, str, float], Candidate | None] | None = None  # from what was learned, with noise of another kind
-    proportional: Callable[[], Candidate] | None = None  # the same for the logarithm of the level, where that may be better
     price: float = 0.0  # what the evidence leaves out: the prior density of a free level and slope
     numbers: Callable[[Any], int] = lambda fitted: len(free_vector(fitted.gp))  # that were learned
     compiling: float = COMPILING  # seconds of those that go by before it runs
     average: Callable[[Any, Any, np.ndarray, Any], Any] = lambda fitted, X, y, parameters: fitted  # over unsure parameters
     comparable: bool = True  # whether its evidence is that of a model, or a bound on it
     go_on: Callable[[Any, Any, np.ndarray, Deadline], Any] | None = None  # with other rows, where time was over too early
+    proportional: Callable[[], Candidate] | None = None  # the same for the logarithm of the level, where that may be better
 
 
 def functions_of(classes: int) -> int:
