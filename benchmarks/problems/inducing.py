@@ -11,6 +11,7 @@ not change much:
     python -m benchmarks.problems.inducing kin40k elevators --peer            # SGPR of GPyTorch, 100 steps of Adam
     python -m benchmarks.problems.inducing uci_kin8nm uci_power --splits 3 --start plain   # without the stages of learning
     python -m benchmarks.problems.inducing raetsch --splits 10 --jobs 16      # table 2.1 of the seed, with its inputs
+    python -m benchmarks.problems.inducing usps --inputs 400 --learn          # more numbers in the inputs than rows
     python -m benchmarks.problems.inducing parquet --rows 1000000             # a temporary file: time and peak memory
     python -m benchmarks.problems.inducing parquet --rows 1000000 --way memory
     python -m benchmarks.problems.inducing stream --rows 1000000              # 200 inputs; saved and resumed half way
@@ -199,12 +200,13 @@ def regression(part: Part, inputs: int, args: argparse.Namespace) -> str:
     return f"{nmse:.4f}  {mnlp:7.4f}  {np.mean(np.abs(off) < 1.96):.3f}  {seconds:6.1f}  {count:4d}"
 
 
-def labels(part: Part, inputs: int, inference: str | None) -> str:
+def labels(part: Part, inputs: int, inference: str | None, learn: bool | None) -> str:
     """Error rate and mean negative log probability of one fit."""
     import structgp as sg
 
     clock = time.process_time()
-    model = sg.GPClassifier(structure=f"inducing:{inputs}", inference=inference).fit(part.X_train, part.y_train)
+    structure = f"inducing:{inputs}" if learn is None else sg.Inducing(inputs, learn=learn)
+    model = sg.GPClassifier(structure=structure, inference=inference).fit(part.X_train, part.y_train)
     seconds = time.process_time() - clock
     column = int(np.flatnonzero(model.classes_ == model.classes_[-1])[0])
     p = np.clip(model.predict_proba(part.X_test)[:, column], 1e-12, 1 - 1e-12)
@@ -364,7 +366,7 @@ def one_row(name: str, number: int, args: argparse.Namespace) -> tuple[str, str]
 
         door.OWN.pop("inducing", None)
     few = len(np.unique(part.y_train)) == 2
-    row = labels(part, inputs, args.inference) if few else regression(part, inputs, args)
+    row = labels(part, inputs, args.inference, args.learn) if few else regression(part, inputs, args)
     return name, f"{name:<22} {number:3d} {inputs:5d}  {row}"
 
 
@@ -376,6 +378,7 @@ def main() -> None:
     parser.add_argument("--method", default="auto")
     parser.add_argument("--kernel", default="se", choices=["se", "m52", "m32"])
     parser.add_argument("--inference", default=None)
+    parser.add_argument("--learn", action="store_true", default=None, help="move the inducing inputs of labels, however many")
     parser.add_argument("--splits", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="the split to begin with")
     parser.add_argument("--redraw", type=int, help="a seed by which the rows are divided anew, in place of the stored splits")

@@ -104,9 +104,9 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         matrix of all rows takes longer than `seconds`, and all else is left to its defaults, "auto" lets others compete in
         place of the exact one ("dense"): functions of one column each ("additive") or of learned projections
         ("projection-pursuit"), and one function of all columns through inducing inputs ("inducing", or "inducing:200" for so
-        many) or, of two to four columns, each row given its neighbours ("neighbours", or "neighbours:20"). The winner is the
-        one by which rows held out are most probable, and `plan_` says how each did, or why it was not tried. All of these can
-        be asked for by name.
+        many), of two to four columns by neighbours of each row ("neighbours", or "neighbours:20"), or of up to 10,000 rows
+        exactly, learned from some of them. The winner is the one by which rows held out are most probable, and `plan_` says
+        how each did, or why it was not tried. All of these can be asked for by name.
     learn : bool, default True
         Whether `fit` learns the parameters or leaves them as they are (scikit-learn's ``optimizer=None``).
     parameters : str or Averaging, default "auto"
