@@ -206,7 +206,7 @@ def labels(part: Part, inputs: int, inference: str | None, learn: bool | None) -
 
     clock = time.process_time()
     structure = f"inducing:{inputs}" if learn is None else sg.Inducing(inputs, learn=learn)
-    model = sg.GPClassifier(structure=structure, inference=inference).fit(part.X_train, part.y_train)
+    model = sg.GPClassifier(structure=structure, inference=inference, seconds=None).fit(part.X_train, part.y_train)
     seconds = time.process_time() - clock
     column = int(np.flatnonzero(model.classes_ == model.classes_[-1])[0])
     p = np.clip(model.predict_proba(part.X_test)[:, column], 1e-12, 1 - 1e-12)
