@@ -7,7 +7,7 @@ spread s_d of column d of the D columns that a kernel sees, and the variance v o
     lengthscale      log-normal around s_d √D e^½, width 1
     variance         log-normal around v / number of terms, width 1; of what is behind labels, a Student-t of its logarithm
     noise variance   log-normal around v/20, width 1.7
-    bends, steps     of a spline log-normal around e⁻³ of its start, width 3; of a random walk around its start, width 2
+    bends, steps     of a spline log-normal around its start, width 3; of a random walk, width 2
     period           log-normal around its start, width ½; without a start it is not averaged over
     others           around their starts (of a mean: around that of y), width 1.5, or two spreads for levels and places
     directions and weights that sum to one: uniform
@@ -41,7 +41,7 @@ LONGER = 0.5  # a lengthscale is believed to be e^½ times as long as where lear
 TERM = 1.0  # width of the logarithm of a lengthscale or a variance
 NOISE = 1.7  # of the noise variance
 PERIOD = 0.5
-BENDS = (-3.0, 3.0)  # of a spline: a trend may be a line, or turn many times
+BENDS = (0.0, 3.0)  # of a spline: a trend may be a line, or turn many times
 STEPS = (0.0, 2.0)  # of a random walk
 OTHER = 1.5
 LENGTH = 0.1  # of the columns of free numbers that stand for directions, around one
