@@ -6,6 +6,7 @@
     python -m benchmarks.averaging evidence                      # log Bayes factors by AIS against quadrature
     python -m benchmarks.averaging evidence --box 10             # the same where 16 places are far apart: several modes
     python -m benchmarks.averaging tables                        # tables 8.1–8.3 of Boyle (2007), and one by one = at once
+    python -m benchmarks.averaging stream                        # two models of 60 rows of 6 columns that arrive one by one
     python -m benchmarks.averaging cost                          # CPU time of `fit` and `predict` beside the best parameters
 
 Coverage: Matérn-5/2 with a lengthscale for each column, N random rows, 200 others to test; y is standardised by all rows. Log
@@ -220,6 +221,24 @@ def tables(repeats: int, chains: int) -> None:
             print(f"{scales!s:<12} " + " ".join(f"{value:>11.4g}" for value in row), flush=True)
 
 
+def stream(chains: int) -> None:
+    """CPU seconds of the evidences of aligned and rotated lengthscales while data arrive, compiling included."""
+    import structgp as sg
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 6))
+    known = sg.Gaussian(sg.fixed(1e-4))
+    y = sg.GP(sg.SquaredExponential(np.array([1.0, 1.5, 2.0, 3.0, 5.0, 8.0])), known).sample(X, 1, seed=0, observed=True)[0]
+    kernel = sg.SquaredExponential(np.ones(6))
+    found = sg.EvidenceStream({"aligned": sg.GP(kernel, known), "rotated": sg.GP(sg.Rotated(kernel), known)}, chains=chains)
+    began = time.process_time()
+    for count, (x, value) in enumerate(zip(X, y, strict=True), 1):
+        found.tell(x, value)
+        if count % 10 == 0:
+            said = ", ".join(f"{name} {p:.3f}" for name, p in found.probabilities.items())
+            print(f"{count:>3} rows  {time.process_time() - began:>6.1f} CPU s  {said}", flush=True)
+
+
 def timed(repeats: int, task: Any, *arguments: Any, **named: Any) -> float:
     """CPU seconds of a call."""
     began = time.process_time()
@@ -253,7 +272,7 @@ def cost(repeats: int) -> None:
 def main() -> None:
     """Run one of the studies."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=("coverage", "labels", "evidence", "tables", "cost"))
+    parser.add_argument("study", choices=("coverage", "labels", "evidence", "tables", "stream", "cost"))
     parser.add_argument("--ways", nargs="*", choices=WAYS, default=["best", "laplace", "hmc"])
     parser.add_argument("--splits", type=int, default=8)
     parser.add_argument("--chains", type=int, default=100)
@@ -267,6 +286,8 @@ def main() -> None:
         evidence(chosen.splits, chosen.chains, chosen.box)
     elif chosen.study == "tables":
         tables(chosen.splits, chosen.chains)
+    elif chosen.study == "stream":
+        stream(2 * chosen.chains)
     else:
         cost(3)
 

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._types import double_precision
+from ..inputs.rows import in_few_sizes
 from ..parameters.priors import Alike
 from ..parameters.supports import Orthonormal, Simplex
 from ..parameters.tree import learned_leaves, log_prior, with_free
@@ -26,10 +27,10 @@ class Density(Objective):
     """log p(y | θ) + log p(θ) of an objective, with p(θ) a density of θ that beliefs make proper."""
 
     def __init__(self, objective: Objective, beliefs: WeakBeliefs) -> None:
-        super().__init__(objective.model, objective.evidence, objective.grain, objective._many, together=objective.together)
+        given = objective.model, objective.evidence, objective.grain, objective._many, objective.evidences, objective.together
+        super().__init__(*given)
         self.beliefs = beliefs
         self._own, self._all_own = beliefs.own(), bool(np.all(beliefs.ours)) and not self._believed
-        self._values = objective.evidences
 
     @double_precision
     def values(self, thetas: Float[np.ndarray, "S P"]) -> Float[np.ndarray, " S"]:
@@ -38,13 +39,17 @@ class Density(Objective):
         found = np.full(len(thetas), LOWEST)
         inside = np.flatnonzero(np.isfinite(priors))
         if len(inside):
-            found[inside] = self._values(thetas[inside]) + priors[inside]
+            found[inside] = self.evidences(thetas[inside]) + priors[inside]
         return np.where(np.isfinite(found), found, LOWEST)
 
     @double_precision
     def log_priors(self, thetas: Float[np.ndarray, "S P"]) -> Float[np.ndarray, " S"]:
         """The log density of several θ before the data."""
-        return self._own.log_probs(thetas) if self._all_own else np.array([self._prior(theta)[0] for theta in thetas])
+        found = self._own.log_probs(thetas)
+        inside = np.flatnonzero(np.isfinite(found))
+        if not self._all_own and len(inside):
+            found[inside] += in_few_sizes(lambda some: _of_many_values(some, self.model), thetas[inside])
+        return found
 
     @double_precision
     def log_prior(self, theta: Float[np.ndarray, " P"]) -> tuple[float, Float[np.ndarray, " P"]]:
@@ -64,6 +69,11 @@ class Density(Objective):
 def _of_values(theta: Any, model: Any) -> tuple[Array, Array]:
     """The log density of those parameters of θ whose values have a density of their own, and its gradient."""
     return jax.value_and_grad(_log_of_values)(theta, model)
+
+
+@jax.jit
+def _of_many_values(thetas: Any, model: Any) -> Array:
+    return jax.vmap(lambda theta: _log_of_values(theta, model))(thetas)
 
 
 def _log_of_values(theta: Array, model: Any) -> Array:
