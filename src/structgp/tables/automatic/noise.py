@@ -23,7 +23,7 @@ FAR = 5.0  # standard deviations of the bulk, beyond which a row is an outlier
 OUTLIERS, FEW_OUTLIERS = 0.005, 3  # part of the rows, and rows, from which on there is noise with outliers to be tried
 NEAREST = 3  # rows among which another outlier is looked for
 NEIGHBOURS = 5  # rows by which it is seen whether noise is wider in some places
-CHANGING, SURELY = 0.1, 5.0  # rank correlation of the residuals' sizes with those around, and how many times its chance value
+CHANGING, SURELY = 0.1, 3.0  # rank correlation of the residuals' sizes with those around, and how many times its chance value
 ENOUGH = 50  # rows, below which nothing is said of noise that changes
 
 NAMES = {
