@@ -4,6 +4,7 @@
     python -m benchmarks.robust motorcycle --jobs 8                       # twelve stored folds
     python -m benchmarks.robust noise --sets 3 --jobs 8                   # real tables whose noise changes
     python -m benchmarks.robust labels --sets 3                           # labels that are wrong in bands
+    python -m benchmarks.robust classes --sets 3                          # several classes by EP and by Laplace's method
     python -m benchmarks.robust scale --rows 1000000                      # a long series with groups of outliers
     python -m benchmarks.robust referee --sets 4                          # EP and other samplers against Gibbs sampling
     python -m benchmarks.robust fit                                       # a cold TwinnedGPRegressor().fit on 500 rows
@@ -143,7 +144,25 @@ def one_labels(seed: int) -> dict[str, Any]:
     return row | {"P(wrong)": suspected[wrong].mean(), "P(right)": suspected[~wrong].mean()}
 
 
-def scale(rows: int) -> None:
+def one_classes(name: str, part: int, way: str) -> dict[str, Any]:
+    """Several classes by EP and by Laplace's method: 200 random rows to learn from and 200 to test on."""
+    import structgp as sg
+
+    table = load(name)
+    labels = next(column for column in ("phase", "Type") if column in table.columns)
+    X = np.stack([values for column, values in table.columns.items() if column != labels and values.dtype.kind == "f"], axis=1)
+    classes, y = np.unique(np.asarray(table.columns[labels]), return_inverse=True)
+    X, order = (X - X.mean(axis=0)) / (X.std(axis=0) + 1e-12), np.random.default_rng(part).permutation(len(y))
+    train, test = order[: min(200, len(y) // 2)], order[-min(200, len(y) // 2) :]
+    likelihood = sg.MultinomialProbit(len(classes)) if way == "probit by EP" else sg.Categorical(len(classes))
+    began = time.process_time()
+    fitted = sg.GP(sg.SquaredExponential(np.sqrt(X.shape[1]), 4.0), likelihood).fit(X[train], y[train], parameters="best")
+    p = fitted.predict(X[test]).probability
+    row: dict[str, Any] = {"way": way, "nlp": -np.mean(np.log(p[np.arange(len(test)), y[test]]))}
+    return row | {"error": np.mean(p.argmax(axis=1) != y[test]), "cpu": time.process_time() - began}
+
+
+def scale(rows: int, ways: Any) -> None:
     """Twinned and Student-t noise at known parameters on a long series with groups of 3 to 11 shifted rows."""
     import structgp as sg
 
@@ -157,19 +176,18 @@ def scale(rows: int) -> None:
     twinned = sg.GP(
         sg.Independent(sg.Matern32(0.3, 2.0), sg.Matern52(2.0, 1.0)), sg.Twinned(0.01, 4.0), sg.ConstantMean([2.0, 0.0])
     )
-    for name, gp in (("twinned", twinned), ("Student-t", sg.GP(sg.Matern52(2.0, 1.0), sg.StudentT(3.0, 0.1)))):
+    models = {"twinned": twinned, "Student-t": sg.GP(sg.Matern52(2.0, 1.0), sg.StudentT(3.0, 0.1))}
+    for name in ways or models:
+        models[name].condition(t[:1000], y[:1000])  # what is compiled for all sizes
         began, clock = time.process_time(), time.perf_counter()
-        fitted = gp.condition(t, y)
+        fitted = models[name].condition(t, y, inference="ep")
         spent = time.process_time() - began, time.perf_counter() - clock
         f = fitted.inference.mean[:, 1] if name == "twinned" else fitted.inference.mean
         error = np.sqrt(np.mean((f - truth) ** 2))
         print(f"{name:10} {fitted.inference}; {spent[0]:.1f} s of CPU, {spent[1]:.1f} s; rmse {error:.4f}")
-        if name == "twinned":
-            named = fitted.outlier_probability > 0.5
-            found = np.sum(named & outlier)
-            print(
-                f"{'':10} outliers: precision {found / named.sum():.3f}, recall {found / outlier.sum():.3f} of {outlier.sum()}"
-            )
+        named = fitted.outlier_probability > 0.5
+        found = np.sum(named & outlier)
+        print(f"{'':10} outliers: precision {found / named.sum():.3f}, recall {found / outlier.sum():.3f} of {outlier.sum()}")
     import resource
 
     print(f"{'':10} most memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
@@ -279,7 +297,7 @@ def _winners(found: list[tuple[tuple, dict[str, Any]]]) -> None:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=["friedman", "motorcycle", "noise", "labels", "referee", "scale", "fit"])
+    parser.add_argument("study", choices=["friedman", "motorcycle", "noise", "labels", "classes", "referee", "scale", "fit"])
     parser.add_argument("--kind", type=int, default=2)
     parser.add_argument("--sets", type=int, default=10)
     parser.add_argument("--first", type=int, default=200)
@@ -288,13 +306,16 @@ def main() -> None:
     parser.add_argument("--ways", nargs="*", default=None)
     given = parser.parse_args()
     if given.study == "scale":
-        scale(given.rows)
+        scale(given.rows, given.ways)
     elif given.study == "fit":
         cold_fit()
     elif given.study == "friedman":
         ways = given.ways or WAYS[:3]
         seeds = range(given.first, given.first + given.sets)
         table(one_friedman, [(given.kind, *case) for case in itertools.product(seeds, ways)], given.jobs)
+    elif given.study == "classes":
+        ways = given.ways or ("probit by EP", "softmax by Laplace")
+        table(one_classes, list(itertools.product(("oil_flow", "uci_glass"), range(given.sets), ways)), given.jobs)
     elif given.study == "referee":
         table(one_referee, [(seed,) for seed in range(given.sets)], given.jobs)
     elif given.study == "labels":

@@ -3,7 +3,7 @@
     python -m benchmarks.robust_figures             # all of them
     python -m benchmarks.robust_figures 3.12 4.6    # some
 
-The thesis shows most of these as pictures; what is printed are the numbers behind what is said of them. Figures 3.8, 3.10, 3.11,
+The thesis shows most of these as pictures; printed are the numbers behind what is said of them. Figures 3.8, 3.10, 3.11,
 4.2, 4.4 and 4.9 are the studies `friedman`, `motorcycle`, `referee` and `labels` of `benchmarks.robust`.
 """
 

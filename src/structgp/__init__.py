@@ -104,6 +104,7 @@ _WHERE = {
     "likelihoods.positive": ["LogGaussian"],
     "likelihoods.durations": ["Exponential", "GammaDuration", "Weibull"],
     "likelihoods.categories": ["Categorical"],
+    "likelihoods.multinomial": ["MultinomialProbit"],
     "inputs.layouts": ["Grid", "Points", "Times", "as_inputs"],
     "inputs.binning": ["bin_to_grid"],
     "inputs.outputs": ["Outputs"],

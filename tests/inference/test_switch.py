@@ -111,6 +111,7 @@ MODELS = {
     "TwoProcesses": (sg.TwoProcesses(0.1, 0.3), [0.1, 1.5]),
     "Triplet": (sg.Triplet(0.03, 0.4, 4.0), [0.8, 0.3, 0.1]),
 }
+MODELS["MultinomialProbit"] = sg.MultinomialProbit(3), [0.1, 0.0, -0.2]
 CASES = [(name, "ep") for name in MODELS] + [("HeteroscedasticGaussian", "variational")]
 FIRST = [("HeteroscedasticGaussian", "ep")]
 
@@ -119,6 +120,8 @@ def data_for(name):
     rng = np.random.default_rng(7)
     x = np.sort(rng.uniform(-3.0, 3.0, 16))[rng.permutation(16)]
     y = np.sin(1.5 * x) + 0.15 * rng.standard_normal(16) + np.where(np.abs(x - 0.5) < 0.6, 1.5, 0.0)
+    if name == "MultinomialProbit":
+        return x, np.digitize(y, [-0.3, 0.6]).astype(float)
     return x, (y > 0) * 1.0 if name == "TwinnedLabels" else y
 
 

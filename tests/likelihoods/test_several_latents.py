@@ -188,3 +188,25 @@ def test_an_outlier_of_student_t_noise_had_noise_three_times_as_wide():
     np.testing.assert_allclose(found[:4], expected, rtol=1e-4)
     assert 1 - 1e-6 < found[4] <= 1
     np.testing.assert_allclose(p.outlier_probability, stats.gamma.cdf(1 / 9, 1.5, scale=1 / 1.5))
+
+
+def test_classes_through_normal_noise_are_orthants_of_a_normal_distribution(x64):
+    likelihood, rng = sg.MultinomialProbit(3), np.random.default_rng(0)
+    y, mean, variance = np.array([0.0, 1, 2, 1, 0]), rng.normal(0.0, 2.0, (5, 3)), rng.uniform(0.0, 4.0, (5, 3))
+    value, slope, k = told(likelihood.tilted_derivatives, y, mean, variance)
+    for i, c in enumerate(y.astype(int)):
+        above = np.eye(3)[c] - np.delete(np.eye(3), c, axis=0)
+        below = stats.multivariate_normal(np.zeros(2), above @ np.diag(1 + variance[i]) @ above.T, abseps=1e-12, releps=1e-12)
+        assert value[i] == pytest.approx(np.log(below.cdf(above @ mean[i])), abs=1e-8)
+    tilted = jax.jit(lambda m: likelihood.log_tilted(y, m, variance))
+    for c in range(3):
+        step = 1e-4 * np.eye(3)[c]
+        up, down = tilted(mean + step), tilted(mean - step)
+        np.testing.assert_allclose(slope[:, c], (up - down) / 2e-4, atol=1e-7)
+        np.testing.assert_allclose(k[:, c], -(up - 2 * value + down) / 1e-8, atol=1e-5)
+    far = told(likelihood.tilted_derivatives, np.zeros(1), np.array([[-30.0, 30.0, -30.0]]), np.ones((1, 3)))
+    assert far[0][0] == pytest.approx(stats.norm.logcdf(-60 / 2), abs=1e-6)  # the third class is far below where they meet
+    with pytest.raises(ValueError, match="classes must be a whole number from 2 on, got 1"):
+        sg.MultinomialProbit(1)
+    with pytest.raises(ValueError, match="count once each: leave out weights"):
+        likelihood.log_tilted(y, mean, variance, 0.5)
