@@ -12,7 +12,8 @@ Every run has a process of its own with one thread, and the same initial points 
 best value seen; `first` are the CPU seconds from the start of the process to the first suggestion of a model, imports included,
 `warm` the median CPU milliseconds of a suggestion in the second half. A method that is not installed keeps its row, with the
 reason. Seeds come first: `--wall SECONDS` ends what is running and shows what is there, `--json FILE` has a line for each
-run as it ends, and runs that are in it already are not made again.
+run as it ends, and runs that are in it already are not made again. `--here` makes all runs in one process, where programs are
+compiled once: for everything but `first`.
 """
 
 import argparse
@@ -397,7 +398,7 @@ def run_pole(name: str, method: str, seed: int, evaluations: int | None = None) 
     from benchmarks.double_pole import balance
 
     began = time.process_time()
-    found = balance(seed, rotated=method == "rotated", most=evaluations or 250)
+    found = balance(seed, name, method, evaluations or 250)
     return {
         "regret": float(found.evaluations),
         "half": found.fitness,
@@ -417,7 +418,7 @@ STUDIES: dict[str, tuple[Callable[..., dict[str, Any]], tuple[str, ...], tuple[s
     ),
     "integrals": (run_integral, ("random",), ("kernel", "antiderivative"), "|error| / sd"),
     "gradients": (run_gradient, ("bump",), ("active", "even", "central-0.1", "central-0.3"), "relative error"),
-    "pole": (run_pole, ("double",), ("aligned", "rotated"), "evaluations"),
+    "pole": (run_pole, ("long", "short"), ("aligned", "smooth", "aligned+rotated"), "evaluations"),
 }
 
 
@@ -498,6 +499,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--evaluations", type=int)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--here", action="store_true", help="all runs in this process")
     parser.add_argument("--wall", type=float, default=1e6, help="seconds")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
@@ -512,7 +514,10 @@ def main() -> None:
     old = given.json.read_text().splitlines() if given.json and given.json.exists() else []
     rows = [row for row in map(json.loads, old) if key(row) in jobs and "reason" not in row]
     done = set(map(key, rows))
-    for row in results([job for job in jobs if job not in done], given.jobs, given.wall):
+    left = [job for job in jobs if job not in done]
+    deadline = time.monotonic() + given.wall
+    here = (_one(job) for job in left if time.monotonic() < deadline)
+    for row in here if given.here else results(left, given.jobs, given.wall):
         rows.append(row)
         if given.json:
             with given.json.open("a") as file:

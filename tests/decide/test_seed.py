@@ -84,11 +84,16 @@ def test_a_network_learns_and_optimises():
 def test_two_poles_fall_without_a_force_and_stand_with_the_gains_of_a_regulator():
     from scipy.linalg import solve_continuous_are
 
-    assert fitness(lambda s: 0.0) == pytest.approx(0.0056)  # 56 steps
+    assert fitness(np.zeros((1, 8))) == pytest.approx(0.0056)  # 56 steps
     step = 1e-6
-    A = np.stack([(_slopes(step * e, 0.0) - _slopes(-step * e, 0.0)) / (2 * step) for e in np.eye(6)], axis=1)
+    slopes = lambda state, force: np.array(_slopes(list(state), force))
+    A = np.stack([(slopes(step * e, 0.0) - slopes(-step * e, 0.0)) / (2 * step) for e in np.eye(6)], axis=1)
     A[:, 1] = np.where(np.abs(A[:, 1]) > 10, 0.0, A[:, 1])  # friction of the cart is a step, which has no slope
-    B = ((_slopes(np.zeros(6), step) - _slopes(np.zeros(6), -step)) / (2 * step))[:, None]
+    B = ((slopes(np.zeros(6), step) - slopes(np.zeros(6), -step)) / (2 * step))[:, None]
     A[0, 1] = 1.0
     gains = B.T @ solve_continuous_are(A, B, np.eye(6), np.eye(1))
-    assert fitness(lambda s: float(-gains[0] @ (s * INPUTS)) / 10) > 5
+    unit = np.concatenate([-gains[0] * INPUTS / 30, [0.0, 3.0]])[None]  # small enough to be nearly linear
+    assert fitness(unit) > 5
+    assert fitness(unit, "short") > 5
+    fallen = np.sinh([[2.0, 2, 2, 2, 0.58, -0.47, -0.01, 0.71]])  # the short pole stands, the long one falls after 112 steps
+    assert fitness(fallen, "short") > 0.9 > 0.1 > fitness(fallen, "long")

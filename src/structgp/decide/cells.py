@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,56 +18,63 @@ OFTEN = 5  # measurements after which parameters are learned anew
 RULES = ("ucb", "ei")
 
 
-def over_cells(
-    f: Callable[[np.ndarray], float], grid: Grid, count: int, acquisition: str, model: Any, seed: int
-) -> list[tuple[np.ndarray, float]]:
-    """Cells and values (small ones are good) in the order in which they were measured; NaN is a run that broke.
+@dataclasses.dataclass(init=False)
+class Cells:
+    """Says which cell of a grid to measure next; small values are good, NaN is a run that broke.
 
     "ucb" takes the cell where √β s − m is largest, with the posterior of the whole grid by the engine that its kernel allows.
     """
-    if acquisition not in RULES:
-        raise ValueError(f"on a grid acquisition must be one of {RULES}, got {acquisition!r}")
-    cells = np.asarray(grid.points)
-    D, rng = cells.shape[1], np.random.default_rng([seed, 12])
-    wide = np.ptp(cells, axis=0)
-    gp = (
-        model
-        if isinstance(model, GP)
-        else GP(ProductMatern(np.where(wide > 0, wide, 1.0) / 3, nu=2.5) if model is None else model, Gaussian(1e-3))
-    )
-    y, tried, seen = np.full(len(cells), np.nan), np.zeros(len(cells), bool), []
-    learned = None
-    for number in range(min(count, len(cells))):
-        if number < FIRST or np.isfinite(y).sum() < 2:
-            cell = _far(cells, tried, wide, rng)
-        else:
-            good = y[np.isfinite(y)]
-            level, spread = float(np.mean(good)), float(np.std(good)) or 1.0
-            z = (y - level) / spread
-            rows = np.flatnonzero(np.isfinite(z))
-            if learned is None or number % OFTEN == 0:
-                learned = gp.fit(cells[rows], z[rows], parameters="best", restarts=0, progress=False).gp
-            fitted = learned.condition(grid, z, missing="infer")
-            found = fitted.predict(grid)
-            mean, sd = np.ravel(found.mean), np.sqrt(np.ravel(found.variance))
-            if acquisition == "ucb":
-                worth = math.sqrt(0.4 * math.log((number + 1) ** 2 * math.pi**2 / 0.6)) * sd - mean
-            else:
-                from scipy.special import ndtr
 
-                u = (np.min(mean[rows]) - mean) / np.maximum(sd, 1e-12)
-                worth = sd * (np.exp(-0.5 * u * u) / math.sqrt(2 * math.pi) + u * ndtr(u))
-            cell = int(np.argmax(np.where(tried, -np.inf, worth)))
-        tried[cell] = True
-        y[cell] = f(cells[cell].reshape(D))
-        seen.append((cells[cell], float(y[cell])))
-    return seen
+    grid: Grid
+    places: np.ndarray
+    values: np.ndarray  # of each cell, NaN where there is none
+    tried: np.ndarray
+    expected_gain: float | None = None  # of the cell that was asked for last
 
+    def __init__(self, grid: Grid, acquisition: str = "ucb", model: Any = None, seed: int = 0) -> None:
+        if acquisition not in RULES:
+            raise ValueError(f"on a grid acquisition must be one of {RULES}, got {acquisition!r}")
+        self.grid, self.places = grid, np.asarray(grid.points)
+        self.values, self.tried = np.full(len(self.places), np.nan), np.zeros(len(self.places), bool)
+        wide = np.ptp(self.places, axis=0)
+        self._wide = np.where(wide > 0, wide, 1.0)
+        usual = ProductMatern(self._wide / 3, nu=2.5) if model is None else model
+        self._gp = model if isinstance(model, GP) else GP(usual, Gaussian(1e-3))
+        self._rule, self._rng = acquisition, np.random.default_rng([seed, 12])
+        self._learned: Any = None
 
-def _far(cells: np.ndarray, tried: np.ndarray, wide: np.ndarray, rng: np.random.Generator) -> int:
-    """A cell far from those that were tried, out of some."""
-    some = rng.choice(np.flatnonzero(~tried), min(64, int(np.sum(~tried))), replace=False)
-    if not tried.any():
-        return int(some[0])
-    unit = cells / np.where(wide > 0, wide, 1.0)
-    return int(some[np.argmax(np.min(np.linalg.norm(unit[some][:, None] - unit[tried][None], axis=2), axis=1))])
+    def ask(self) -> int:
+        """The number of the cell to be measured next."""
+        rows = np.flatnonzero(np.isfinite(self.values))
+        if np.sum(self.tried) < FIRST or len(rows) < 2:
+            return self._far()
+        return self._by_model(rows)
+
+    def tell(self, cell: int, value: float) -> None:
+        """What came of it."""
+        self.tried[cell], self.values[cell] = True, value
+
+    def _by_model(self, rows: np.ndarray) -> int:
+        from scipy.special import ndtr
+
+        spread = float(np.std(self.values[rows])) or 1.0
+        z = (self.values - np.mean(self.values[rows])) / spread
+        count = int(np.sum(self.tried))
+        if self._learned is None or count % OFTEN == 0:
+            self._learned = self._gp.fit(self.places[rows], z[rows], parameters="best", restarts=0, progress=False).gp
+        found = self._learned.condition(self.grid, z, missing="infer").predict(self.grid)
+        mean, sd = np.ravel(found.mean), np.sqrt(np.ravel(found.variance))
+        u = (np.min(mean[rows]) - mean) / np.maximum(sd, 1e-12)
+        gain = sd * (np.exp(-0.5 * u * u) / math.sqrt(2 * math.pi) + u * ndtr(u))
+        bound = math.sqrt(0.4 * math.log((count + 1) ** 2 * math.pi**2 / 0.6)) * sd - mean
+        cell = int(np.argmax(np.where(self.tried, -np.inf, gain if self._rule == "ei" else bound)))
+        self.expected_gain = float(spread * gain[cell])
+        return cell
+
+    def _far(self) -> int:
+        """A cell far from those that were tried, out of some."""
+        some = self._rng.choice(np.flatnonzero(~self.tried), min(64, int(np.sum(~self.tried))), replace=False)
+        if not self.tried.any():
+            return int(some[0])
+        unit = self.places / self._wide
+        return int(some[np.argmax(np.min(np.linalg.norm(unit[some][:, None] - unit[self.tried][None], axis=2), axis=1))])

@@ -1,4 +1,5 @@
-"""The integral of a function over a box, from a few measurements where they tell most of it (Bayesian quadrature).
+"""The integral of a function over a box, or under a normal distribution, from a few measurements where they tell most of it
+(Bayesian quadrature).
 
 Given data the integral I is normal. A measurement at x with predictive variance s² lowers its variance by Cov(I, f(x))²/s²: the
 place where that is most is measured next. Analytic functions of few variables belong to Gauss and Legendre; this is for
@@ -19,15 +20,17 @@ from jaxtyping import Array, Float
 from .._types import double_precision, whole
 from ..kernels.stationary import ProductMatern, Ricker
 from ..learn.peak import sobol
-from ..process.integral import read_box
+from ..parameters.priors import Normal
+from ..process.integral import read_measure
 from ..structure.dense import covariance
-from ..structure.integrals import integrals
+from ..structure.integrals import Box, Measure, NormalMeasure, integrals
 from .surrogate import Measured, belief_of, capacity_for, learn
 from .surrogate import prior as _prior
 from .warp import fit_warp
 
 CANDIDATES = 512
 MEMBERS = 8
+WIDER = 1.25  # than a normal distribution are the places to choose from
 PRIORS = ("kernel", "antiderivative")
 
 
@@ -56,16 +59,17 @@ def integrate(
     active: bool = True,
     seed: int = 0,
 ) -> IntegralEstimate:
-    """The integral of f over a box, a list of pairs (low, high), from so many evaluations.
+    """The integral of f over a box, a list of pairs (low, high), or E f(x) under a list of `Normal`, from so many evaluations.
 
-    f takes a number where there is one pair, else an array. `noise` is 0 for exact values, None where it is learned, or a
+    f takes a number where there is one column, else an array. `noise` is 0 for exact values, None where it is learned, or a
     variance. `kernel` is one on the unit cube, by default ``ProductMatern(nu=2.5)``, whose intervals are honest for functions
     that are not analytic; with ``prior="antiderivative"`` the antiderivative of f is believed to be smooth and stationary
     (`Ricker`), which often claims too much. Without `active` the places are spread evenly.
     """
-    pairs = [box] if np.shape(box) == (2,) else list(box)
-    ends = read_box(pairs, len(pairs))
-    D, count = len(ends), whole(evaluations, "evaluations", 3)
+    columns = [box] if isinstance(box, Normal) or np.shape(box) == (2,) else list(box)
+    measure = read_measure(columns, len(columns))
+    D, count = measure.dimension, whole(evaluations, "evaluations", 3)
+    inside, ends, volume = _in_unit_cube(measure)
     if prior not in PRIORS:
         raise ValueError(f"prior must be one of {PRIORS}, got {prior!r}")
     if kernel is not None and prior != "kernel":
@@ -73,10 +77,10 @@ def integrate(
     usual = Ricker(np.full(D, 1.0)) if prior == "antiderivative" else ProductMatern(np.full(D, 1.0), nu=2.5)
     gp = _prior(usual if kernel is None else kernel, D, noise)
     first = min(count, 3 if D == 1 else 2 * D + 1)
-    spread = (np.arange(count)[:, None] + 0.5) / count if D == 1 else sobol(D, count, np.random.default_rng([seed, 7]))
-    U = list((np.arange(first)[:, None] + 0.5) / first if D == 1 and active else spread[:first])
+    evenly = lambda count: _spread(inside, (np.arange(count)[:, None] + 0.5) / count)
+    spread = evenly(count) if D == 1 else _spread(inside, sobol(D, count, np.random.default_rng([seed, 7])))
+    U = list(evenly(first) if D == 1 and active else spread[:first])
     y = [_value(f, ends, u) for u in U]
-    unit = np.tile([0.0, 1.0], (D, 1))
     last = None
     while True:
         done = len(y) == count
@@ -93,17 +97,16 @@ def integrate(
         belief, _ = belief_of(learned, measured, np.zeros(len(measured.y), bool), measured.seen)
         if done:
             break
-        places = sobol(D, CANDIDATES, np.random.default_rng([seed, len(y)]))
-        worth = np.asarray(_told(belief.members, unit, places))
+        places = _spread(inside, sobol(D, CANDIDATES, np.random.default_rng([seed, len(y)])))
+        worth = np.asarray(_told(belief.members, inside, places))
         free = np.min(np.max(np.abs(places[:, None] - np.array(U)[None]), axis=2), axis=1) > 1e-6
         total = np.where(free, np.mean(np.where(np.isfinite(worth), worth, 0.0), axis=0), -1.0)
         U.append(places[int(np.argmax(total))])
         y.append(_value(f, ends, U[-1]))
-    means, variances = (np.asarray(part) for part in _integrals(belief.members, unit))
+    means, variances = (np.asarray(part) for part in _integrals(belief.members, inside))
     fine = np.isfinite(means)
     mean = float(means[fine].mean())
     variance = float(np.mean(np.maximum(variances[fine], 0.0) + (means[fine] - mean) ** 2))
-    volume = float(np.prod(ends[:, 1] - ends[:, 0]))
     back = volume * scale.scale
     return IntegralEstimate(
         volume * scale.center + back * mean,
@@ -113,45 +116,64 @@ def integrate(
     )
 
 
+def _in_unit_cube(measure: Measure) -> tuple[Measure, Float[np.ndarray, "D 2"], float]:
+    """The same in the unit cube that a model sees, the ends of the cube, and by how much integrals differ.
+
+    Of a normal distribution it reaches two standard deviations to each side.
+    """
+    D = measure.dimension
+    if isinstance(measure, NormalMeasure):
+        ends = np.stack([measure.mean - 2 * measure.sd, measure.mean + 2 * measure.sd], axis=1)
+        return NormalMeasure(np.full(D, 0.5), np.full(D, 0.25)), ends, 1.0
+    return Box(np.tile([0.0, 1.0], (D, 1))), measure.ends, float(measure.total)
+
+
+def _spread(inside: Measure, u: Float[np.ndarray, "M D"]) -> Float[np.ndarray, "M D"]:
+    """Places of the unit cube where they are needed: a little wider than a normal distribution, which has tails."""
+    from scipy.special import ndtri
+
+    return inside.mean + WIDER * inside.sd * ndtri(u) if isinstance(inside, NormalMeasure) else u
+
+
 def _value(f: Callable[[Any], Any], ends: np.ndarray, u: np.ndarray) -> float:
     x = ends[:, 0] + u * (ends[:, 1] - ends[:, 0])
     value = float(np.asarray(f(float(x[0]) if len(x) == 1 else x)).reshape(()))
     if not np.isfinite(value):
-        raise ValueError(f"the function gave {value} at {x.tolist()}: it must be finite all over the box")
+        raise ValueError(f"the function gave {value} at {x.tolist()}: it must be finite wherever it is integrated")
     return value
 
 
-def _parts(member: Any, box: Array) -> tuple[Array, Array, Array, Array]:
+def _parts(member: Any, measure: Measure) -> tuple[Array, Array, Array, Array]:
     """∫f through the rows: whitened covariances, prior variance, mean, and what the constant adds."""
     conditional = member.conditional
-    z, V0 = integrals(conditional.kernel, conditional.X, box)
-    rho = 1 - z @ conditional.alpha[:, 1:]
+    z, V0 = integrals(conditional.kernel, conditional.X, measure)
+    rho = measure.total - z @ conditional.alpha[:, 1:]
     return conditional._whiten(z[:, None])[:, 0], V0, z @ conditional.alpha[:, 0] + rho @ member.weights.mean[:, 0], rho[0]
 
 
 @jax.jit
-def _integrals(members: Any, box: Array) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
-    """Mean and variance of the integral over the unit cube, for each member."""
+def _integrals(members: Any, measure: Measure) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
+    """Mean and variance of the integral, for each member."""
 
     def one(member: Any) -> tuple[Array, Array]:
-        V, V0, mean, rho = _parts(member, box)
+        V, V0, mean, rho = _parts(member, measure)
         return mean, V0 - V @ V + (rho / member.weights.factor[0, 0]) ** 2
 
     return jax.vmap(one)(members)
 
 
 @jax.jit
-def _told(members: Any, box: Array, X: Array) -> Float[Array, "K M"]:
+def _told(members: Any, measure: Measure, X: Array) -> Float[Array, "K M"]:
     """By how much of itself the variance of the integral would fall with measurements at X, for each member."""
 
     def one(member: Any) -> Array:
         conditional = member.conditional
-        V, V0, _, rho = _parts(member, box)
+        V, V0, _, rho = _parts(member, measure)
         Ks = covariance(conditional.kernel, X, conditional.X)
         W = conditional._whiten(Ks.T)
         a = member.weights.factor[0, 0] ** 2
         own = 1 - (Ks @ conditional.alpha[:, 1:])[:, 0]
-        c = integrals(conditional.kernel, X, box)[0] - V @ W + rho * own / a
+        c = integrals(conditional.kernel, X, measure)[0] - V @ W + rho * own / a
         s2 = jax.vmap(lambda x: conditional.kernel.between(x, x))(X) - jnp.sum(W * W, axis=0) + own**2 / a
         w = conditional.sites.precision
         noise = jnp.max(jnp.where(w > 0, 1 / jnp.where(w > 0, w, 1.0), 0.0))

@@ -94,7 +94,8 @@ class Optimiser(Result):
       `fit(X, y)` whose result has `members` with `marginals`; `models`: several by name, weighted by their evidence;
     - `warp`: whether values are bent so that far outliers do not set the scale;
     - `parameters`: "average" over those of the model, or the "best";
-    - `initial`: points that fill the space before anything is learned, by default 2D + 1 and at most 20.
+    - `initial`: points that fill the space before anything is learned, by default 2D + 1 and at most 20;
+    - `evaluations`: how many there will be, where that is known: programs for more are not prepared.
 
     Points that were asked for and not told are pending: they are not asked for again. The same history and `seed` give the same
     answers.
@@ -114,6 +115,8 @@ class Optimiser(Result):
     seed: int
     history: tuple[Evaluation, ...]
     pending: tuple[Any, ...]
+    evaluations: int | None = None
+    account: Account = Account()  # how the last question was answered
 
     def __init__(
         self,
@@ -130,6 +133,7 @@ class Optimiser(Result):
         warp: bool = True,
         parameters: str = "average",
         initial: int | None = None,
+        evaluations: int | None = None,
         seed: int = 0,
     ) -> None:
         self.space = as_space(space)
@@ -155,8 +159,9 @@ class Optimiser(Result):
         self.members = MEMBERS if parameters == "average" else 1
         D = len(self.space)
         self.initial = min(2 * D + 1, MOST_INITIAL) if initial is None else whole(initial, "initial", 1)
+        self.evaluations = None if evaluations is None else whole(evaluations, "evaluations", 1)
         self.seed = whole(seed, "seed")
-        self.history, self.pending = (), ()
+        self.history, self.pending, self.account = (), (), Account()
         for name, kernel in self.models.items():
             if not hasattr(kernel, "fit") or isinstance(kernel, GP):
                 self.models[name] = kernel if kernel is None else prior(kernel, self.space.columns, self.noise)
@@ -208,11 +213,6 @@ class Optimiser(Result):
         return np.where(np.isfinite(least), -least if self.maximise else least, np.nan)
 
     @property
-    def account(self) -> Account:
-        """How the last question was answered."""
-        return self.__dict__.get("_account", Account())
-
-    @property
     def expected_gain(self) -> float | None:
         """What the last suggestion is expected to gain over the best so far."""
         return self.account.expected_gain
@@ -248,7 +248,7 @@ class Optimiser(Result):
         if len(found) < n:
             found += self._by_model(n - len(found), pending)
         elapsed = time.perf_counter() - began
-        self.__dict__["_account"] = dataclasses.replace(self.account, rows=len(self.history), seconds=elapsed)
+        self.account = dataclasses.replace(self.account, rows=len(self.history), seconds=elapsed)
         return found
 
     @double_precision
@@ -301,7 +301,7 @@ class Optimiser(Result):
             why = f"expected gain {believed.gain:.3g}, sd {believed.sd:.3g}"
             found.append(Suggestion(self.space.point(place), *believed, why))
             pending.append(place)
-        self.__dict__["_account"] = dataclasses.replace(
+        self.account = dataclasses.replace(
             self.account,
             capacity=knowledge.capacity,
             evaluations=sum(one.evaluations for one in knowledge.learned if one is not None),
@@ -342,7 +342,7 @@ class Optimiser(Result):
 
     def _prepare(self, knowledge: Knowledge) -> None:
         """Compile the programs of the next capacity on another thread, when this one will soon be full."""
-        capacity, most = knowledge.capacity, self.__dict__.get("_most", math.inf)
+        capacity, most = knowledge.capacity, self.evaluations or math.inf
         full = np.sum(knowledge.measured.seen) >= AHEAD * capacity
         if not full or capacity == CAPACITIES[-1] or self.__dict__.get("_ready", 0) >= capacity or most <= capacity:
             return

@@ -11,7 +11,7 @@ import numpy as np
 
 from .._types import whole
 from ..inputs.layouts import Grid
-from .cells import over_cells
+from .cells import Cells
 from .optimise import Account, Evaluation, Optimiser
 from .rules import Rule
 
@@ -40,13 +40,9 @@ def minimise(
 
     f takes a point as `Optimiser.ask` gives it, and returns a number, or a number and a dictionary of outcomes with limits.
     A run that breaks (an ArithmeticError, a ValueError, or NaN) is a failed one, and is learned from. `options` are those of
-    `Optimiser`.
+    `Optimiser`; over the cells of a `Grid` they are `acquisition` ("ucb" or "ei"), `model` and `seed`.
     """
-    if options.pop("maximise", False):
-        raise ValueError("minimise looks for small values: call maximise for large ones")
-    if isinstance(space, Grid):
-        return _on_grid(f, space, evaluations, False, **options)
-    return _run(f, Optimiser(space, **options), evaluations, stop, callback)
+    return _run(f, space, evaluations, stop, callback, False, options)
 
 
 def maximise(
@@ -59,59 +55,71 @@ def maximise(
     **options: Any,
 ) -> Optimum:
     """The largest value of a function that is expensive to evaluate; otherwise as `minimise`."""
-    options.pop("maximise", None)
+    return _run(f, space, evaluations, stop, callback, True, options)
+
+
+def _run(f: Any, space: Any, evaluations: int, stop: Any, callback: Any, upwards: bool, options: dict[str, Any]) -> Optimum:
+    if options.pop("maximise", upwards) != upwards:
+        raise ValueError("minimise looks for small values, maximise for large ones: call the one that is meant")
+    count, rules, reason = whole(evaluations, "evaluations", 1), list(stop) if isinstance(stop, Sequence) else [stop], ""
     if isinstance(space, Grid):
-        return _on_grid(f, space, evaluations, True, **options)
-    return _run(f, Optimiser(space, maximise=True, **options), evaluations, stop, callback)
+        opt, runs = _over_cells(f, space, count, upwards, **options)
+    else:
+        opt = Optimiser(space, maximise=upwards, evaluations=count, **options)
+        runs = _over_space(f, opt, count)
+    for _ in runs:
+        if callback is not None:
+            callback(opt)
+        reason = next((said for rule in rules if (said := rule.reason(opt))), "")
+        if reason:
+            break
+    best, made = opt.best, len(opt.history)
+    if best is None or best.value is None:
+        failed = sum(run.failed for run in opt.history)
+        raise ValueError(
+            f"none of {made} runs gave a value that meets the limits ({failed} failed): check the function at one "
+            "point, or loosen the limits"
+        )
+    opt.account = dataclasses.replace(opt.account, rows=made, stopped=reason or f"{made} evaluations were made")
+    return Optimum(best.point, best.value, opt.history, opt.account, opt)
 
 
-def _run(f: Any, opt: Optimiser, evaluations: int, stop: Any, callback: Any) -> Optimum:
-    rules = list(stop) if isinstance(stop, Sequence) else [stop]
-    evaluations, reason = whole(evaluations, "evaluations", 1), ""
-    opt.__dict__["_most"] = evaluations
-    for _ in range(evaluations):
+def _over_space(f: Any, opt: Optimiser, count: int) -> Any:
+    """Ask, measure and tell, one after the other."""
+    for _ in range(count):
         x = opt.ask()
-        try:
-            answer = f(x)
-            value, outcomes = answer if isinstance(answer, tuple) else (answer, {})
-            value = float(np.asarray(value).reshape(()))
-        except (ArithmeticError, ValueError):
-            value, outcomes = math.nan, {}
+        value, outcomes = _measured(f, x)
         if math.isfinite(value):
             opt.tell(x, value, **outcomes)
         else:
             opt.tell(x, failed=True)
-        if callback is not None:
-            callback(opt)
-        reasons = (rule.reason(opt) for rule in rules)
-        reason = next((said for said in reasons if said), "")
-        if reason:
-            break
-    account = dataclasses.replace(opt.account, stopped=reason or f"{evaluations} evaluations were made")
-    opt.__dict__["_account"] = account
-    best = opt.best
-    if best is None or best.value is None:
-        failed = sum(run.failed for run in opt.history)
-        raise ValueError(
-            f"none of {len(opt.history)} runs gave a value that meets the limits ({failed} failed): check the function at one "
-            "point, or loosen the limits"
-        )
-    return Optimum(best.point, best.value, opt.history, account, opt)
+        yield x
 
 
-def _on_grid(
-    f: Any, grid: Grid, evaluations: int, maximise: bool, acquisition: str = "ucb", model: Any = None, seed: int = 0
-) -> Optimum:
-    """The same over the cells of a grid, each of which is measured once at most."""
-    sign = -1.0 if maximise else 1.0
-    seen = over_cells(
-        lambda x: sign * float(f(x)), grid, whole(evaluations, "evaluations", 1), acquisition, model, whole(seed, "seed")
-    )
-    opt = Optimiser([(float(axis[0]), float(axis[-1])) for axis in grid.axes if len(axis) > 1], maximise=maximise, seed=seed)
-    runs = tuple(Evaluation(x, sign * y if math.isfinite(y) else None) for x, y in seen)
-    done = [run for run in runs if not run.failed]
-    if not done:
-        raise ValueError(f"none of {len(runs)} runs gave a value: check the function at one cell")
-    best = min(done, key=lambda run: sign * float(run.value))  # type: ignore[arg-type]
-    account = Account(rows=len(runs), stopped=f"{len(runs)} evaluations were made")
-    return Optimum(best.point, float(best.value), runs, account, opt)  # type: ignore[arg-type]
+def _over_cells(f: Any, grid: Grid, count: int, upwards: bool, **options: Any) -> tuple[Optimiser, Any]:
+    """The same over the cells of a grid, each of which is measured once at most; the optimiser has the history."""
+    cells, sign = Cells(grid, **options), -1.0 if upwards else 1.0
+    ranges = [(float(axis[0]), float(axis[-1]) if len(axis) > 1 else float(axis[0]) + 1.0) for axis in grid.axes]
+    opt = Optimiser(ranges, maximise=upwards, evaluations=count, seed=options.get("seed", 0))
+
+    def runs() -> Any:
+        for _ in range(min(count, len(cells.places))):
+            cell = cells.ask()
+            value, _ = _measured(f, cells.places[cell])
+            cells.tell(cell, sign * value)
+            opt.history = (*opt.history, Evaluation(cells.places[cell], value if math.isfinite(value) else None))
+            opt.account = dataclasses.replace(opt.account, expected_gain=cells.expected_gain)
+            yield cell
+
+    return opt, runs()
+
+
+def _measured(f: Any, x: Any) -> tuple[float, dict[str, Any]]:
+    """The value of f, NaN where it broke, and what else it measured."""
+    try:
+        answer = f(x)
+        value, outcomes = answer if isinstance(answer, tuple) else (answer, {})
+        value = float(np.asarray(value).reshape(()))
+    except (ArithmeticError, ValueError):
+        return math.nan, {}
+    return value if math.isfinite(value) else math.nan, outcomes

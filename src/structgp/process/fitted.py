@@ -233,7 +233,10 @@ class Fitted(Result):
 
     @double_precision
     def integral(self, box: Any) -> Moments:
-        """The belief about ∫f over a box, a pair of ends or one for each column: mean and variance, for T targets (T,) each."""
+        """The belief about ∫f over a box, a pair of ends or one for each column: mean and variance, for T targets (T,) each.
+
+        With a `Normal` for each column in place of the pairs it is that about E f(x).
+        """
         mean, variance = integral(self.gp, self.inputs, self.data, self.plan, self.inference, box)
         return Moments(mean[0], np.asarray(variance)) if self._single else Moments(mean, np.full(len(mean), variance))
 
