@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import structgp as sg
-from structgp.structure.integrals import integrals
+from structgp.structure.integrals import Box, NormalMeasure, integrals
 
 RNG = np.random.default_rng(0)
 X1, X2 = np.sort(RNG.uniform(-2, 2, 12)), RNG.uniform(-1, 1, (14, 2))
@@ -46,10 +46,25 @@ def test_integrals_of_kernels(name):
     X = (X1[:5, None], X2[:5])[D - 1]
     Z, w = nodes(box, 60 if D == 1 else 12, 6 if D == 1 else 4)
     k = jax.jit(lambda A, B: jax.vmap(lambda a: jax.vmap(lambda b: kernel.between(a, b))(B))(A))
-    z, V = jax.jit(lambda X, box: integrals(kernel, X, box))(X, box)
+    z, V = jax.jit(lambda X, box: integrals(kernel, X, Box(box)))(X, box)
     rough = name == "rough"
     np.testing.assert_allclose(z, k(X, Z) @ w, rtol=1e-4 if rough else 1e-5)
     np.testing.assert_allclose(V, w @ np.asarray(k(Z, Z)) @ w, rtol=1e-3 if rough else 1e-4)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", ["smooth-2", "rough", "smoother", "ricker", "by columns", "one column"])
+def test_integrals_under_a_normal_distribution(name):
+    kernel, D = KERNELS[name]
+    mean, sd = np.array([0.3, -0.1])[:D], np.array([0.8, 0.2])[:D]
+    X = (X1[:5, None], X2[:5])[D - 1]
+    Z, w = nodes(np.stack([mean - 6 * sd, mean + 6 * sd], axis=1), 60 if D == 1 else 10, 6)
+    w = w * np.prod(np.exp(-0.5 * ((Z - mean) / sd) ** 2) / (sd * np.sqrt(2 * np.pi)), axis=1)
+    k = jax.jit(lambda A, B: jax.vmap(lambda a: jax.vmap(lambda b: kernel.between(a, b))(B))(A))
+    z, V = jax.jit(lambda X, measure: integrals(kernel, X, measure))(X, NormalMeasure(mean, sd))
+    rough = name in ("rough", "by columns", "one column")
+    np.testing.assert_allclose(z, k(X, Z) @ w, rtol=1e-3 if rough else 1e-5)
+    np.testing.assert_allclose(V, w @ np.asarray(k(Z, Z)) @ w, rtol=2e-3 if rough else 1e-4)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +107,8 @@ def test_messages():
     approximate = sg.GP(sg.Matern52(), sg.Gaussian(0.1)).condition(X2, Y2, approximate=sg.Inducing(4))
     with pytest.raises(ValueError, match="integrals need an exact engine"):
         approximate.integral([(0, 1), (0, 1)])
+    with pytest.raises(ValueError, match=r"one Normal\(mean, sd\) for each of 2 columns"):
+        fitted.integral([sg.Normal(0, 1), (0, 1)])
     with pytest.raises(ValueError, match="prior must be one of"):
         sg.integrate(np.sin, (0, 1), prior="flat")
     with pytest.raises(ValueError, match="the function gave nan at"):
@@ -134,6 +151,8 @@ def test_a_function_is_integrated():
     assert np.all(np.abs(found.places) <= 2.5)
     again = sg.integrate(f, (-2.5, 2.5), 9)
     assert again.mean == found.mean
+    under = sg.integrate(lambda x: np.abs(x - 0.3), sg.Normal(0.3, 0.5), 9)
+    assert abs(under.mean - 0.5 * np.sqrt(2 / np.pi)) < 2.5 * under.sd < 0.1
     even = sg.integrate(f, (-2.5, 2.5), 9, active=False)
     assert np.diff(even.places[:, 0]) == pytest.approx(5 / 9)
 

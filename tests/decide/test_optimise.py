@@ -225,7 +225,7 @@ def test_beliefs_are_those_of_the_unit_cube():
     [
         ({"noise": -1.0}, "noise must be None"),
         ({"acquisition": "best"}, "acquisition must be one of"),
-        ({"parameters": "nuts"}, "parameters must be 'average' or 'best'"),
+        ({"parameters": "nuts"}, "parameters must be one of"),
         ({"outcome_constraints": {"cost": 5}}, "cost needs a lower and an upper limit"),
         ({"outcome_constraints": {"cost": (3, 2)}}, "cost needs a lower limit below the upper one"),
         ({"region": 0.3}, r"region must be Bounded\(...\) or Adaptive"),

@@ -52,6 +52,8 @@ def test_few_inducing_inputs():
     assert np.isfinite([mean, sd]).all()
     with pytest.raises(ValueError, match="no parameters that are averaged over here"):
         opt.model
+    other = np.asarray(opt.ask())  # the first is pending
+    assert np.max(np.abs(other - place)) > 1e-3
 
 
 def test_cells_of_a_grid():
@@ -59,6 +61,9 @@ def test_cells_of_a_grid():
     found = sg.maximise(bump, grid, evaluations=16, seed=0)
     truth = np.array([bump(x) for x in np.asarray(grid.points)])
     assert found.value > np.sort(truth)[-6]
+    assert found.optimiser.trace[-1] == found.value
+    early = sg.maximise(bump, grid, evaluations=16, seed=0, stop=sg.Target(float(np.sort(truth)[-30])))
+    assert len(early.history) < 16
     cells = [tuple(run.point) for run in found.history]
     assert len(set(cells)) == len(cells) == 16
     with pytest.raises(ValueError, match="on a grid acquisition must be one of"):
@@ -79,6 +84,10 @@ def test_a_network_learns_and_optimises():
     opt = sg.Optimiser([(0, 1)], model=net, warp=False)
     opt.tell([[a] for a in x], list(y))
     assert 0 <= opt.ask()[0] <= 1
+    opt.models["process"] = None
+    opt.tell([0.5], 0.6)
+    with pytest.raises(ValueError, match="BayesianNetwork has no evidence, so it cannot be weighed against other models"):
+        opt.ask()
 
 
 def test_two_poles_fall_without_a_force_and_stand_with_the_gains_of_a_regulator():

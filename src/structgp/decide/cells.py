@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,9 @@ class Cells:
         z = (self.values - np.mean(self.values[rows])) / spread
         count = int(np.sum(self.tried))
         if self._learned is None or count % OFTEN == 0:
-            self._learned = self._gp.fit(self.places[rows], z[rows], parameters="best", restarts=0, progress=False).gp
+            with warnings.catch_warnings():  # that a few cells leave a parameter at its bound is no news
+                warnings.simplefilter("ignore", RuntimeWarning)
+                self._learned = self._gp.fit(self.places[rows], z[rows], parameters="best", restarts=0, progress=False).gp
         found = self._learned.condition(self.grid, z, missing="infer").predict(self.grid)
         mean, sd = np.ravel(found.mean), np.sqrt(np.ravel(found.variance))
         u = (np.min(mean[rows]) - mean) / np.maximum(sd, 1e-12)

@@ -25,6 +25,7 @@ from .space import Limit, Space, as_limit, as_space
 from .surrogate import CAPACITIES, prior
 
 MEMBERS = 8  # of the average over parameters
+METHODS = {"average": "laplace", "best": "laplace", "importance": "importance", "ais": "ais"}
 MOST_INITIAL = 20  # points of the first design
 AHEAD = 0.75  # of a capacity that is full when the next one is prepared
 
@@ -93,7 +94,7 @@ class Optimiser(Result):
     - `model`: a kernel on the unit cube, by default Matern52 with a lengthscale for each variable, or any object with
       `fit(X, y)` whose result has `members` with `marginals`; `models`: several by name, weighted by their evidence;
     - `warp`: whether values are bent so that far outliers do not set the scale;
-    - `parameters`: "average" over those of the model, or the "best";
+    - `parameters`: "average" over those of the model, the "best", or the "importance" or "ais" of an average by sampling;
     - `initial`: points that fill the space before anything is learned, by default 2D + 1 and at most 20;
     - `evaluations`: how many there will be, where that is known: programs for more are not prepared.
 
@@ -116,6 +117,7 @@ class Optimiser(Result):
     history: tuple[Evaluation, ...]
     pending: tuple[Any, ...]
     evaluations: int | None = None
+    method: str = "laplace"  # of the average
     account: Account = Account()  # how the last question was answered
 
     def __init__(
@@ -154,9 +156,10 @@ class Optimiser(Result):
             raise ValueError("give model= or models=, not both")
         self.models = dict(models) if models else {"": model}
         self.warp = bool(warp)
-        if parameters not in ("average", "best"):
-            raise ValueError(f"parameters must be 'average' or 'best', got {parameters!r}")
-        self.members = MEMBERS if parameters == "average" else 1
+        if parameters not in METHODS:
+            raise ValueError(f"parameters must be one of {tuple(METHODS)}, got {parameters!r}")
+        self.members = 1 if parameters == "best" else MEMBERS
+        self.method = METHODS[parameters]
         D = len(self.space)
         self.initial = min(2 * D + 1, MOST_INITIAL) if initial is None else whole(initial, "initial", 1)
         self.evaluations = None if evaluations is None else whole(evaluations, "evaluations", 1)
@@ -250,6 +253,13 @@ class Optimiser(Result):
         elapsed = time.perf_counter() - began
         self.account = dataclasses.replace(self.account, rows=len(self.history), seconds=elapsed)
         return found
+
+    @double_precision
+    def recommend(self) -> Suggestion:
+        """The measured point that is believed to be best: of noisy runs none that was merely lucky."""
+        knowledge = self._knowledge()
+        view, place = knowledge.view([])
+        return Suggestion(self.space.point(place), *knowledge.described(view, place), "the best that was measured")
 
     @double_precision
     def predict(self, x: Any) -> tuple[float, float]:

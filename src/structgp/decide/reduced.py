@@ -15,7 +15,7 @@ from .surrogate import prior
 class ReducedRank:
     """The usual model while there are few runs; beyond `inducing` of them, one through as many inducing inputs.
 
-    ``Optimiser(space, model=ReducedRank(36))``. Parameters are the best ones. Pending runs are not believed at their mean.
+    ``Optimiser(space, model=ReducedRank(36))``. Parameters are the best ones.
     """
 
     inducing: int = 36

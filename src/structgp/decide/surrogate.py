@@ -34,13 +34,13 @@ from ..inputs.observations import Data
 from ..inputs.rows import filled
 from ..kernels.algebra import Kernel
 from ..kernels.stationary import Matern52
-from ..learn.average import by_laplace
+from ..learn.average import average
 from ..learn.believe import WeakBeliefs, believe
 from ..learn.density import Density
 from ..learn.evidence import GaussianEvidence
 from ..learn.lockstep import minimise_all
 from ..learn.objective import Objective
-from ..learn.peak import Averaging, Draws, Peak
+from ..learn.peak import Averaging, Draws
 from ..likelihoods.gaussian import Gaussian
 from ..linalg.dense.cholesky import lapack_threads
 from ..means import Basis, Powers
@@ -108,7 +108,15 @@ def prior(kernel: Any, columns: int, noise: float | None) -> GP:
 
 
 @double_precision
-def learn(gp: GP, measured: Measured, last: np.ndarray | None, members: int, seed: int, climbs: bool = True) -> Learned:
+def learn(
+    gp: GP,
+    measured: Measured,
+    last: np.ndarray | None,
+    members: int,
+    seed: int,
+    climbs: bool = True,
+    method: str = "laplace",
+) -> Learned:
     """The parameters of a model given measurements; without climbs the last mode is kept, and only its shape looked at."""
     density = _density(gp, measured)
     beliefs = density.beliefs
@@ -135,9 +143,10 @@ def learn(gp: GP, measured: Measured, last: np.ndarray | None, members: int, see
         evaluations = int(ends.evaluations.max())
     assert theta is not None
     with lapack_threads(0):
-        draws = by_laplace(Peak(density, theta), Averaging(members=max(members, 2), seed=seed))
+        draws = average(density, theta, Averaging(method, max(members, 2), seed))
     thetas = np.array(draws.thetas[:members])
-    thetas[0] = theta
+    if method == "laplace":
+        thetas[0] = theta
     thetas = np.clip(thetas, *_limits(beliefs))
     weights = np.full(members, 1 / members)
     return Learned(gp, dataclasses.replace(draws, thetas=thetas, weights=weights), measured, evaluations)

@@ -49,7 +49,6 @@ class FittedNetwork(Result):
     members: tuple[Network, ...]
     accepted: float
     scatter: float  # R̂ of the log density over the chains: near one where they agree
-    log_evidence: float = 0.0
 
     @double_precision
     def predict(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
