@@ -80,7 +80,10 @@ def how_learned(model: TableModel) -> str:
 
 def _ended(model: TableModel, fitted: Any) -> str:
     """How learning ended, with the parameters that ended at a bound in words."""
-    said, learning = str(fitted.learning), getattr(fitted, "learning", None)
+    learning = getattr(fitted, "learning", None)
+    if learning is None:  # it was given more rows since
+        return f"log evidence {fitted.log_evidence:.6g}"
+    said = str(learning)
     for name in getattr(learning, "at_bound", ()):
         one = model if fitted is model.fitted else dataclasses.replace(model, fitted=fitted, classes=model.classes[:2])
         said = said.replace(name, named_belief(_sure(name, 1.0), one).name)

@@ -79,6 +79,11 @@ def part_names(model: TableModel) -> dict[int, str]:
     return names
 
 
+def short_number(value: float) -> str:
+    """Three digits, and no powers of ten where there are a few more before the point."""
+    return f"{value:.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.3g}"
+
+
 def round_number(value: float) -> str:
     """Four digits, and no powers of ten where there are a few more before the point."""
     return f"{value:.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"
@@ -185,7 +190,7 @@ def _(term: Radial, model: TableModel, found: Found) -> Part:
         name = "function of the place" if model.shape == "places" else "function of all columns"
         return Part(name, f"{moves}; it changes over a distance of about {_distance(float(lengths[0]), model)}")
     order = np.argsort(lengths / model.scale)
-    named = ", ".join(f"{model.layout.names[d]} {lengths[d]:.3g}" for d in order[:8])
+    named = ", ".join(f"{model.layout.names[d]} {short_number(lengths[d])}" for d in order[:8])
     return Part("function of all columns", f"{moves}; it changes over (the most relevant column first) {named}")
 
 
@@ -201,7 +206,7 @@ def _(term: On, model: TableModel, found: Found) -> Part:
     if not isinstance(inner, Radial) or np.asarray(inner.lengthscale).dtype == object:
         return Part(said, f"{moves}; {inner!r}")
     lengths = np.broadcast_to(np.ravel(np.asarray(inner.lengthscale)), len(names))
-    over = ", ".join(f"{names[i]} {lengths[i] * model.scale[term.dims[i]]:.3g}" for i in np.argsort(lengths)[:8])
+    over = ", ".join(f"{names[i]} {short_number(lengths[i] * model.scale[term.dims[i]])}" for i in np.argsort(lengths)[:8])
     return Part(said, f"{moves}; it changes over (the most relevant column first) {over}")
 
 
