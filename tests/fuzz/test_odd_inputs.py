@@ -151,7 +151,8 @@ def test_what_is_spoiled_is_refused(into, how):
 
 MANY = 10**30
 ODD = {
-    "None": None, "a word": "a", "minus one": -1, "zero": 0, "half": 0.5, "two and a half": 2.5, "NaN": np.nan,
+    "None": None, "a word": "a", "a number as text": "1",
+    "minus one": -1, "zero": 0, "half": 0.5, "two and a half": 2.5, "NaN": np.nan,
     "infinity": np.inf,
     "an empty list": [], "three numbers": [1, 2, 3], "a dictionary": {}, "true": True, "bytes": b"x", "far too many": MANY,
     "an array": np.ones(3), "a kernel": sg.Matern52(),
@@ -159,6 +160,7 @@ ODD = {
 ARGUMENTS = {
     "restarts": lambda odd: GP.fit(X, Y, restarts=odd, max_evaluations=2) if odd is not MANY else None,
     "max_evaluations": lambda odd: GP.fit(X, Y, restarts=0, max_evaluations=odd),
+    "seconds": lambda odd: GP.fit(X, Y, restarts=0, max_evaluations=2, seconds=odd),
     "fit seed": lambda odd: GP.fit(X, Y, restarts=0, max_evaluations=2, seed=odd),
     "sample n": lambda odd: GIVEN.sample(NEW, n=odd) if odd is not MANY else None,
     "prior n": lambda odd: GP.sample(NEW, n=odd) if odd is not MANY else None,
@@ -190,6 +192,7 @@ ARGUMENTS = {
 }
 FINE = {  # what an odd value may mean
     "restarts": {"None", "zero", "far too many"}, "max_evaluations": {"far too many"},
+    "seconds": {"None", "zero", "half", "two and a half", "infinity", "far too many"},
     "part": {"None", "minus one", "zero", "true"},
     "fit seed": {"None", "zero", "three numbers", "far too many", "an array", "true", "an empty list"},
     "sample seed": {"None", "zero", "three numbers", "far too many", "an array", "true", "an empty list"},

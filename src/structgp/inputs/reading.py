@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import reprlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,9 +74,8 @@ def read_numbers(values: Any, name: str) -> tuple[np.ndarray, list[str] | None]:
     except ValueError:
         raise ValueError(f"{name} is ragged: every row needs the same number of columns") from None
     if array.ndim == 0:
-        raise ValueError(
-            f"{name} must be an array, got the single value {values!r}; reshape your data to one row per observation"
-        )
+        met = reprlib.repr(values)
+        raise ValueError(f"{name} must be an array, got the single value {met}; reshape your data to one row per observation")
     if array.dtype.kind == "c":
         raise ValueError(f"{name}: Complex data not supported; pass real and imaginary parts as columns of their own")
     if array.dtype.kind in "mM":

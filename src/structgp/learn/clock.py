@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 import time
 from collections.abc import Callable
 
@@ -27,8 +28,8 @@ class Deadline:
         """So many seconds from now; never, for None; and a deadline as it is."""
         if isinstance(seconds, Deadline):
             return seconds
-        if seconds is not None and not seconds >= 0:
-            raise ValueError(f"seconds must be 0 or more, or None for as long as it takes, got {seconds}")
+        if seconds is not None and (not isinstance(seconds, numbers.Real) or isinstance(seconds, bool) or not seconds >= 0):
+            raise ValueError(f"seconds must be 0 or more, or None for as long as it takes, got {seconds!r}")
         return cls() if seconds is None else cls(clock() + seconds, clock)
 
     def left(self) -> float:

@@ -45,9 +45,12 @@ class Support(abc.ABC):
         if is_traced(value):
             return
         try:
-            array = np.asarray(value, dtype=np.float64)
+            text = np.asarray(value).dtype.kind in "US"  # which NumPy reads as numbers where it can
+            array = np.asarray(None if text else value, dtype=np.float64)
         except (TypeError, ValueError):
-            raise TypeError(f"{name} must be a number or an array of numbers, got {value!r}") from None
+            text = True
+        if text:
+            raise TypeError(f"{name} must be a number or an array of numbers, got {value!r}")
         problem = "must not contain NaN" if np.isnan(array).any() else self.problem(array)
         if problem:
             raise ValueError(f"{name} {problem}, got {np.array2string(array, threshold=6, precision=4)}")
