@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -325,7 +326,7 @@ def honesty_row(engine, size, operation, said, seconds, situation="easy"):
     return row | {"said": said, "seconds": seconds, "count": 1}
 
 
-def test_plans_are_held_against_the_clock():
+def test_plans_are_held_against_the_clock(tmp_path, capsys):
     rows = [
         honesty_row("Cholesky", 1000, "condition", 0.1, 0.1),
         honesty_row("Kalman", 1000, "condition", 0.5, 0.1),
@@ -344,6 +345,22 @@ def test_plans_are_held_against_the_clock():
     slower = plan_honesty.cliffs(rows)  # a matrix of four times as many rows takes 6.4 s
     assert slower[1:] == ["  Kalman, easy, 4000: condition 9 s, dense about 6.4 s"]
     assert plan_honesty.cliffs([row for row in rows if row["engine"] != "Cholesky"]) == []
+    file = tmp_path / "rows.json"
+    file.write_text(json.dumps({"rows": [*rows, honesty_row("Kalman", 4000, "condition", 9.0, 9.0, "smooth")]}))
+    assert plan_honesty.main(["--read", str(file)]) == 0
+    assert "| Kalman | 4,000 |  |  | 0.11 – 1 |  | 0.67 |" in capsys.readouterr().out.splitlines()
+
+
+def test_a_case_that_is_cut_keeps_what_it_measured(monkeypatch):
+    def cut(command, stdout, timeout, **_):
+        stdout.write('{"said": {"learn": 7.0}}\n{"operations": {"condition": {"said": 1.0, "seconds": 2.0, "count": 1}}}\n')
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(plan_honesty.subprocess, "run", cut)
+    options = plan_honesty.make_parser().parse_args(["--timeout", "3"])
+    rows = plan_honesty.told("Kalman", "easy", 10, plan_honesty.in_a_process("Kalman", "easy", 10, options))
+    assert [row.get("seconds") for row in rows] == [2.0, None]
+    assert rows[1]["no"] == "no end in 3 s; the plan says 7 s to learn"
 
 
 def test_every_engine_has_its_cases():
