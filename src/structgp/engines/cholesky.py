@@ -199,7 +199,7 @@ def cost_of_matrix(rows: int, dimension: int) -> Cost:
 
 def look_at_matrix(rows: int, cubes: float = 3.0) -> Work:
     """What the marginals take that sites leave of so many rows; less where no site is negative."""
-    return Work(factors=cubes * float(rows) ** 3, traffic=160 * float(rows) ** 2)
+    return Work(factors=cubes * float(rows) ** 3, traffic=160 * float(rows) ** 2, calls=60)  # many small operations as well
 
 
 class Cholesky(Engine):

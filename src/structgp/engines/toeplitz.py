@@ -135,7 +135,7 @@ def inverse_work(N: int, hard: float) -> Work:
     """The symbol, and conjugate gradients for the first column of the inverse."""
     lags = linalg.lags_needed(N)
     symbol = Work(transforms=2 * 2 * lags * math.log2(2 * lags), functions=3.0 * lags, traffic=80.0 * lags)
-    return symbol + STEPS * hard * Work(transforms=4 * 2 * N * math.log2(2 * N), traffic=200.0 * N, steps=10)
+    return symbol + STEPS * (1 + hard) / 2 * Work(transforms=4 * 2 * N * math.log2(2 * N), traffic=200.0 * N, steps=10)
 
 
 def recursion_work(N: int, share: float = 0.2) -> Work:

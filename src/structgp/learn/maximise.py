@@ -340,7 +340,7 @@ def climb(
         np.clip(perturbed(model, best.theta, rng, None if units is None else free.unit), *bounds.T) for _ in range(restarts)
     ]
     begin += [np.clip(free.z(other), *bounds.T) for other in others]
-    expected = min(evaluations_of(len(best.theta), restarts) - len(looks), len(begin) * max_evaluations)
+    expected = min(evaluations_of(len(best.theta), len(begin) - 1) - len(looks), len(begin) * max_evaluations)
     with Progress(progress, expected, deadline) as report, lapack_threads(count, len(begin)):
         runs = _climb_all(free, count, begin, bounds, max_evaluations, report, best, deadline, worth, _rugged(model))
     of_others = {id(run) for run in runs[1 + restarts :]}
