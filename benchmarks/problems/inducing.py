@@ -275,7 +275,7 @@ def parquet(rows: int, inputs: int, way: str) -> str:
     return f"NMSE of f {nmse:.5f}  covers {cover:.3f}  {wall:.0f} s wall  {cpu:.0f} CPU s  {memory}"
 
 
-def stream(rows: int, inputs: int) -> str:
+def stream(rows: int, inputs: int, lengthscale: float) -> str:
     """Rows of four columns in blocks: rows a second, memory, and the same numbers after it was saved and loaded half way."""
     import resource
     import tempfile
@@ -284,7 +284,7 @@ def stream(rows: int, inputs: int) -> str:
     import structgp as sg
 
     peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    gp = sg.GP(sg.SquaredExponential(np.full(4, 1.0)), sg.Gaussian(0.1))
+    gp = sg.GP(sg.SquaredExponential(np.full(4, lengthscale)), sg.Gaussian(0.1))
 
     def blocks(first: int, last: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for at in range(first, last, BLOCK):
@@ -386,11 +386,12 @@ def main() -> None:
     parser.add_argument("--peer", action="store_true", help="GPyTorch's SGPR in place of ours")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     parser.add_argument("--rows", type=int, default=1_000_000, help="for 'parquet', 'stream' and 'accelerator'")
+    parser.add_argument("--lengthscale", type=float, default=1.0, help="for 'stream': at 1 rows keep asking for other inputs")
     parser.add_argument("--way", default="batches", choices=["batches", "memory"])
     args = parser.parse_args()
     own = {
         "parquet": lambda: parquet(args.rows, args.inputs or M, args.way),
-        "stream": lambda: stream(args.rows, args.inputs or 200),
+        "stream": lambda: stream(args.rows, args.inputs or 200, args.lengthscale),
         "accelerator": lambda: accelerator(args.rows, args.inputs or 1000, "vfe" if args.method == "auto" else args.method),
     }
     if len(args.sets) == 1 and args.sets[0] in own:
