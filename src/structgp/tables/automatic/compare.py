@@ -148,13 +148,18 @@ def _then_other_noise(candidates: list[Candidate], tried: list[Attempt], problem
     other noise, where what it left speaks for it."""
     yield from candidates
     ran = [attempt for attempt in tried if attempt.fitted is not None]
-    if ran and (proportional := _best(ran, problem).candidate.proportional) is not None:
-        yield proportional()
-    ran = [attempt for attempt in tried if attempt.fitted is not None and attempt.candidate.robust is not None]
-    if ran:
-        best = _best(ran, problem)
+    make = _best(ran, problem).candidate.proportional if ran else None
+    proportional = None if make is None else make()
+    if proportional is not None:
+        yield proportional
+    ran = [attempt for attempt in tried if attempt.fitted is not None]
+    plain = [attempt for attempt in ran if attempt.candidate.robust is not None]
+    if plain:
+        best = _best(plain, problem)
         left = left_by(best.fitted)
-        others = (best.candidate.robust(best.fitted.gp, kind, left.scale) for kind in left.kinds)  # type: ignore[misc]
+        told = proportional is not None and _best(ran, problem).candidate is proportional  # how noise changes is said by it
+        kinds = (kind for kind in left.kinds if not (told and kind == "heteroscedastic"))
+        others = (best.candidate.robust(best.fitted.gp, kind, left.scale) for kind in kinds)  # type: ignore[misc]
         yield from (one for one in others if one is not None)
 
 
