@@ -3,7 +3,7 @@
     python -m benchmarks.robust friedman --kind 2 --sets 10 --jobs 8      # clusters of outliers (kind 1: scattered ones)
     python -m benchmarks.robust motorcycle --jobs 8                       # twelve stored folds
     python -m benchmarks.robust noise --sets 3 --jobs 8                   # real tables whose noise changes
-    python -m benchmarks.robust labels --sets 3                           # labels that are wrong in bands
+    python -m benchmarks.robust labels --sets 3                           # labels that are wrong in bands (--waves 0.8 1.6 2.4)
     python -m benchmarks.robust classes --sets 3                          # several classes by EP and by Laplace's method
     python -m benchmarks.robust scale --rows 1000000                      # a long series with groups of outliers
     python -m benchmarks.robust referee --sets 4                          # EP and other samplers against Gibbs sampling
@@ -123,18 +123,18 @@ def _series(table: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(len(y), dtype=float)[:, None], y
 
 
-def one_labels(seed: int) -> dict[str, Any]:
-    """Labels of a sine's sign that are wrong in narrow bands: error and −log p of the true sign."""
+def one_labels(seed: int, wave: float) -> dict[str, Any]:
+    """Labels of the sign of sin(wave · x) that are wrong in narrow bands: error and −log p of the true sign."""
     import structgp as sg
 
     rng = np.random.default_rng(seed)
     x = np.sort(rng.uniform(-6, 6, 120))
-    true = np.sin(0.8 * x) > 0
+    true = np.sin(wave * x) > 0
     wrong = np.zeros(120, bool)
     for start in rng.choice(114, 7, replace=False):
         wrong[start : start + 3] = True
     at = np.linspace(-6, 6, 400)
-    truth = np.sin(0.8 * at) > 0
+    truth = np.sin(wave * at) > 0
     row: dict[str, Any] = {"wrong labels": int(wrong.sum())}
     for name, estimator in (("probit", sg.GPClassifier(parameters="best")), ("robust", sg.RobustGPClassifier())):
         fitted = estimator.fit(x[:, None], true ^ wrong)
@@ -303,6 +303,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=200)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--waves", nargs="*", type=float, default=[0.8])
     parser.add_argument("--ways", nargs="*", default=None)
     given = parser.parse_args()
     if given.study == "scale":
@@ -319,7 +320,7 @@ def main() -> None:
     elif given.study == "referee":
         table(one_referee, [(seed,) for seed in range(given.sets)], given.jobs)
     elif given.study == "labels":
-        table(one_labels, [(seed,) for seed in range(given.sets)], given.jobs)
+        table(one_labels, list(itertools.product(range(given.sets), given.waves)), given.jobs)
     else:
         names, parts = (
             (("motorcycle",), range(min(given.sets, 12))) if given.study == "motorcycle" else (TABLES, range(given.sets))

@@ -202,7 +202,8 @@ def condition(
             sites = found.w, found.h, found.log_evidence
             posterior = jax.block_until_ready(given_sites(model, inputs, *sites, engine, rule.signed(model.likelihood)))
     if not np.isfinite(posterior.log_evidence):
-        raise ValueError(why_not_positive(model, inputs, data))
+        astray = inferred is not None and not inferred.converged and model.likelihood.latents > 1
+        raise ValueError(inferred.advice if astray else why_not_positive(model, inputs, data))  # type: ignore[union-attr]
     return Conditioned(posterior, plan.run_by(engine, _accuracy(posterior, data)), inferred)
 
 
