@@ -3,6 +3,7 @@
     python -m benchmarks.outputs jura                        # cadmium at 100 places from nickel and zinc; beside GPyTorch
     python -m benchmarks.outputs e4 e5 e6 e7 e8 --draws 12 --jobs 8
     python -m benchmarks.outputs bank --draws 50 --jobs 8    # 50 random systems, three settings, least squares, TC, DC, default
+    python -m benchmarks.outputs peer --draws 12             # the same systems by the package impulseest, if it is installed
     python -m benchmarks.outputs speed                       # gradients in units of one Matérn-3/2; --rows 1000000
     python -m benchmarks.outputs sensors portfolios          # 15 columns, days missing: together, alone, by a line
     python -m benchmarks.outputs learning --rows 1000000     # learning time and peak memory of four filtered outputs with gaps
@@ -21,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -171,32 +172,71 @@ def system(rng: np.random.Generator) -> np.ndarray:
     return h / np.linalg.norm(h)
 
 
-def bank(seed: int, parameters: str) -> dict[str, Any]:
-    """One random system by all ways in all settings: the fit W of its response, and the cover of its band."""
+class Record(NamedTuple):
+    """A system of the bank in one setting: its response, the input from so long before the output on, and the output."""
+
+    response: np.ndarray
+    u: np.ndarray
+    y: np.ndarray
+
+
+def record(seed: int, setting: str, n: int = 100) -> Record:
+    """The records of a random system."""
     from scipy.signal import lfilter
 
+    N, snr, low = SETTINGS[setting]
+    rng = np.random.default_rng(10_000 + seed)
+    h = system(rng)
+    u = lfilter([1 - low], [1, -low], rng.standard_normal(N + n + 500))[100:]
+    u = u / u.std()
+    f = lfilter(h, [1.0], u)
+    u, f = u[-(N + n - 1) :], f[-N:]
+    return Record(h[:n], u, f + f.std() / np.sqrt(snr) * rng.standard_normal(N))
+
+
+def closeness(response: np.ndarray, found: np.ndarray) -> float:
+    """W: 100 for the response itself, 0 for its mean."""
+    return float(100 * (1 - np.linalg.norm(response - found) / np.linalg.norm(response - response.mean())))
+
+
+def bank(seed: int, parameters: str) -> dict[str, Any]:
+    """One random system by all ways in all settings: the fit W of its response, and the cover of its band."""
     import structgp as sg
 
     found: dict[str, Any] = {}
-    for setting, (N, snr, low) in SETTINGS.items():
-        rng = np.random.default_rng(10_000 + seed)
-        h, n = system(rng), 100
-        u = lfilter([1 - low], [1, -low], rng.standard_normal(N + n + 500))[100:]
-        u = u / u.std()
-        f = lfilter(h, [1.0], u)
-        u, f = u[-(N + n - 1) :], f[-N:]
-        y = f + f.std() / np.sqrt(snr) * rng.standard_normal(N)
-        g = h[:n]
+    for setting in SETTINGS:
+        g, u, y = record(seed, setting)
         big = np.argsort(-(g**2))
         big = big[: int(np.searchsorted(np.cumsum(g[big] ** 2), 0.99 * np.sum(g**2))) + 1]
         for way, options in WAYS.items():
             began = time.process_time()
-            r: Any = sg.identify(u, y, lags=n, **options)
+            r: Any = sg.identify(u, y, lags=len(g), **options)
             took = time.process_time() - began
-            W = 100 * (1 - np.linalg.norm(g - r.weights[0]) / np.linalg.norm(g - g.mean()))
             inside = np.mean((np.abs(g - r.weights[0]) <= 1.96 * r.impulse.sd)[big])
-            found |= {f"{setting} | {way} | W": float(W), f"{setting} | {way} | cover": float(inside)}
+            found |= {f"{setting} | {way} | W": closeness(g, r.weights[0]), f"{setting} | {way} | cover": float(inside)}
             found[f"{setting} | {way} | s"] = took
+    return found
+
+
+def peer(seed: int, parameters: str) -> dict[str, Any]:
+    """The same systems by the package impulseest, which has no bands and sees no input before the first output."""
+    import structgp as sg
+
+    try:
+        from impulseest import impulseest
+    except ImportError:
+        raise Unavailable("impulseest is not installed: pip install impulseest") from None
+    found: dict[str, Any] = {}
+    for setting in SETTINGS:
+        g, u, y = record(seed, setting)
+        u = u[len(u) - len(y) :]
+        for way in ("TC", "DC"):
+            began = time.process_time()
+            weights = np.ravel(impulseest(u, y, n=len(g), RegularizationKernel=way))
+            found[f"{setting} | impulseest {way} | W"] = closeness(g, weights)
+            found[f"{setting} | impulseest {way} | s"] = time.process_time() - began
+        r: Any = sg.identify(u, y, lags=len(g))
+        found[f"{setting} | default | W"] = closeness(g, r.weights[0])
     return found
 
 
@@ -420,6 +460,7 @@ STUDIES: dict[str, Callable[[int, str], dict[str, Any]]] = {
     "e7": e7,
     "e8": e8,
     "bank": bank,
+    "peer": peer,
     "sensors": sensors,
     "portfolios": portfolios,
 }

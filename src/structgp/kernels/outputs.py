@@ -79,7 +79,8 @@ class Coregion(Kernel):
     def low_rank(cls, outputs: int, rank: int = 1) -> Coregion:
         """A few functions that all outputs share, loaded differently from the first to the last, and one for each alone."""
         spread = np.cos(np.pi * np.arange(rank) * (np.arange(outputs)[:, None] + 0.5) / outputs)
-        return cls(spread / np.sqrt(rank), np.full(outputs, 0.5))
+        turned = np.linalg.qr(spread.T, mode="r").T
+        return cls(turned / np.sqrt(rank), np.full(outputs, 0.5), triangular=True)
 
     @classmethod
     def diagonal(cls, variance: Any) -> Coregion:
