@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import structgp as sg
+from structgp.models.outputs import Scales
 
 RNG = np.random.default_rng(0)
 T = np.sort(RNG.uniform(0, 6, 12))
@@ -86,3 +87,11 @@ def test_messages():
         sg.Lagged(sg.MaternFilters(3), [0.1])
     with pytest.raises(ValueError, match="MaternFilters has outputs 0 to 1, but the inputs hold 2 in their column"):
         sg.GP(sg.MaternFilters(2)).condition(np.array([[0.0, 2.0]]), [1.0])
+
+
+def test_sharing_must_pay_for_its_numbers():
+    """One number is shared by: a gain that chance would have is not called sharing."""
+    fitted = given("wide")
+    told = lambda gain: sg.FittedOutputs(fitted, Scales.of(Y, False), NAMES, fitted.log_evidence - gain).words()[-1]
+    assert told(3.5) == "nothing is shared, as far as the data tell"
+    assert told(12.0) == "sharing pays by 12.0 nats"

@@ -252,7 +252,8 @@ def _places(kernel: Any, sd: np.ndarray, path: str = "") -> dict[str, Any]:
         own = {f"{path}.location": sd[kernel.dim]}
     if isinstance(kernel, Induced):
         embedded = in_units(kernel.kernel, np.eye(len(sd)))
-        own = {f"{path}.inputs": sd if embedded is None else 1 / np.linalg.norm(np.asarray(embedded), axis=1)}
+        slopes = np.zeros(len(sd)) if embedded is None else np.linalg.norm(np.asarray(embedded), axis=1)
+        own = {f"{path}.inputs": np.where(slopes > 0, 1 / np.where(slopes > 0, slopes, 1.0), sd)}
     if isinstance(kernel, SpectralMixture):
         own = {f"{path}.frequencies": 1 / (sd if np.ndim(kernel.frequencies) > 1 else np.mean(sd))}
     for name, part in vars(kernel).items():

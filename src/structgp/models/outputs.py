@@ -21,6 +21,7 @@ from ..process.gp import GP
 FEW = 4  # outputs up to which any covariance among them is learned
 SKEWED = 0.05  # nats for each value, from which on logs are taken
 FOLLOWING = 0.25  # part of the time that is kept for what follows learning
+SHARING_PAYS = 3.0  # nats beyond one for each number that sharing takes, which chance alone would gain half of
 LAGS_PAY = 3.0  # nats for each lag, from which on lags are taken
 
 
@@ -101,8 +102,8 @@ class FittedOutputs(Result):
             logged = ", ".join(name for name, log in zip(self.names, self.scales.logs, strict=True) if log)
             lines.append(f"logarithms were taken of {logged}")
         if self.gain is not None:
-            worth = f"sharing pays by {self.gain:.1f} nats" if self.gain > 3 else "nothing is shared, as far as the data tell"
-            lines.append(worth)
+            pays = self.gain > SHARING_PAYS + _numbers_of_sharing(self.fitted.kernel)
+            lines.append(f"sharing pays by {self.gain:.1f} nats" if pays else "nothing is shared, as far as the data tell")
         return [*lines, *self.notes]
 
     def __repr__(self) -> str:
@@ -157,6 +158,18 @@ def fit_outputs(
     apart = model(_apart(given)).fit(X, Z, missing="infer", seconds=earlier, **quick) if compare else None
     alone = apart.log_evidence if apart is not None and apart.learning is not None and apart.learning.converged else None
     return FittedOutputs(fitted, scales, tuple(names or map(str, range(P))), alone, tuple(notes))
+
+
+def _numbers_of_sharing(kernel: Kernel) -> int:
+    """How many numbers the outputs share by, of those that are learned."""
+    count = 0
+    for leaf in learned_leaves(kernel):
+        if leaf.path.endswith("loadings"):
+            P, rank = np.shape(leaf.value)
+            count += min(P * rank - rank * (rank - 1) // 2, P * (P - 1) // 2)
+        elif leaf.path.endswith("lags"):
+            count += np.size(leaf.value)
+    return count
 
 
 def _one_term(kernel: Kernel) -> Kernel:

@@ -100,7 +100,7 @@ def _run_filter(chain, options, V, state, xs, keep=False):
         (m, P), (A, Q, H, w, y) = state, x
         X = product(A, P if options.accurate else P - V)
         P = product(X, A.T) + (Q if options.accurate else V)
-        state, seen = _each(_see, (product(A, m), 0.5 * (P + P.T)), (H, w, y))
+        state, seen = _each(_see, (product(A, m), P), (H, w, y))
         return state, (seen, (m, X) if keep else ())
 
     return lax.scan(body, state, xs)
@@ -198,6 +198,6 @@ def _run_adjoint(chain, options, l, M, state, xs):
         A_bar = 2.0 * product(S, X) - product(product(r_, M), m.T)
         V_bar = V_bar if options.accurate else V_bar + S - _weight(l, M, r, N)
         N = product(product(A.T, N_), A)
-        return (product(A.T, r_), 0.5 * (N + N.T), V_bar), (A_bar, S if options.accurate else None, kr, kNk)
+        return (product(A.T, r_), N, V_bar), (A_bar, S if options.accurate else None, kr, kNk)
 
     return lax.scan(body, state, xs, reverse=True)
