@@ -69,12 +69,43 @@ def ackley(x: np.ndarray) -> float:
     return float(-20 * np.exp(-0.2 * np.sqrt(np.mean(x * x))) - np.exp(np.mean(np.cos(2 * np.pi * x))) + 20 + np.e)
 
 
+def levy(x: np.ndarray) -> float:
+    """A bent washboard."""
+    w = 1 + (x - 1) / 4
+    middle = (w[:-1] - 1) ** 2 * (1 + 10 * np.sin(np.pi * w[:-1] + 1) ** 2)
+    return float(np.sin(np.pi * w[0]) ** 2 + middle.sum() + (w[-1] - 1) ** 2 * (1 + np.sin(2 * np.pi * w[-1]) ** 2))
+
+
+def michalewicz(x: np.ndarray) -> float:
+    """Five inputs, narrow valleys that cross, flat elsewhere."""
+    return float(4.687658 - np.sum(np.sin(x) * np.sin(np.arange(1, len(x) + 1) * x * x / np.pi) ** 20))
+
+
+def goldstein(x: np.ndarray) -> float:
+    """Goldstein and Price's: two inputs, values over five orders of magnitude."""
+    a, b = x
+    first = 1 + (a + b + 1) ** 2 * (19 - 14 * a + 3 * a * a - 14 * b + 6 * a * b + 3 * b * b)
+    second = 30 + (2 * a - 3 * b) ** 2 * (18 - 32 * a + 12 * a * a + 48 * b - 36 * a * b + 27 * b * b)
+    return float(first * second - 3)
+
+
+def styblinski(x: np.ndarray) -> float:
+    """Styblinski and Tang's: two minima along each input."""
+    return float(0.5 * np.sum(x**4 - 16 * x**2 + 5 * x) + 39.166165703771 * len(x))
+
+
 PROBLEMS: dict[str, tuple[Callable[[np.ndarray], float], list[tuple[float, float]], int]] = {
     "branin": (branin, [(-5, 10), (0, 15)], 25),
     "hartmann": (hartmann, [(0, 1)] * 6, 60),
     "rosenbrock": (rosenbrock, [(-5, 10)] * 4, 60),
     "ackley": (ackley, [(-32.768, 32.768)] * 5, 60),
+    # nothing was chosen by these
+    "levy": (levy, [(-10, 10)] * 4, 60),
+    "michalewicz": (michalewicz, [(0, np.pi)] * 5, 60),
+    "goldstein": (goldstein, [(-2, 2)] * 2, 30),
+    "styblinski": (styblinski, [(-5, 5)] * 5, 60),
 }
+BARS = ("branin", "hartmann", "rosenbrock", "ackley")
 
 
 class Asker:
@@ -408,7 +439,7 @@ def run_pole(name: str, method: str, seed: int, evaluations: int | None = None) 
 
 
 STUDIES: dict[str, tuple[Callable[..., dict[str, Any]], tuple[str, ...], tuple[str, ...], str]] = {
-    "functions": (run_function, tuple(PROBLEMS), METHODS, "regret"),
+    "functions": (run_function, BARS, METHODS, "regret"),
     "tuning": (run_tuning, ("uci_concrete", "uci_energy"), ("structgp", "optuna-tpe", "random"), "cross-validated error"),
     "bumps": (
         run_bump,

@@ -207,9 +207,12 @@ def test_rows_beyond_the_largest_capacity_are_chosen():
     assert kept.sum() == 480
     assert kept[np.argsort(z)[:240]].all()
     assert said == ["of 5000 rows the best 240 and 240 of the others are looked at"]
-    rows = some_labels(np.arange(3000) < 40, 512, 0)
-    assert len(rows) == 512
-    assert np.sum(rows < 40) == 40
+    places = np.random.default_rng(0).uniform(size=(3000, 2))
+    rows = some_labels(places, np.array([0.2, 0.2]), 512, 0)
+    assert len(np.unique(rows)) == 512
+    near = np.max(np.abs(places - 0.2), axis=1) < 0.1
+    assert np.isin(np.flatnonzero(near), rows).all()
+    assert np.array_equal(some_labels(places[:9], places[0], 512, 0), np.arange(9))
 
 
 def test_beliefs_are_those_of_the_unit_cube():

@@ -221,9 +221,13 @@ def _failures(optimiser: Optimiser) -> Any:
     labels = np.array([not run.failed for run in optimiser.history])
     if labels.all():
         return None
-    space = optimiser.space
-    rows = some_labels(labels, LABELLED, optimiser.seed)
-    X = space.seen(np.array([space.place(optimiser.history[row].point) for row in rows]))
+    space, best = optimiser.space, optimiser.best
+    places = np.array([space.place(run.point) for run in optimiser.history])
+    center = places[0] if best is None else space.place(best.point)
+    rows = some_labels(places, center, LABELLED, optimiser.seed)
+    if labels[rows].all():
+        return None
+    X = space.seen(places[rows])
     length = 0.5 * math.sqrt(len(space))
     # what fails mostly fails again, and there is a border, in a few of the variables: a large variance, and a length for each
     kernel = Matern52(
@@ -252,14 +256,13 @@ def some_rows(z: np.ndarray, most: int, seed: int) -> np.ndarray:
     return kept
 
 
-def some_labels(labels: np.ndarray, most: int, seed: int) -> np.ndarray:
-    """Rows of both kinds, as many of each as there is room for."""
-    if len(labels) <= most:
-        return np.arange(len(labels))
-    rng = np.random.default_rng([seed, 5])
-    parts = [rng.permutation(np.flatnonzero(labels == kind)) for kind in (False, True)]
-    half = max(most // 2, most - len(parts[0]), most - len(parts[1]))
-    return np.sort(np.concatenate([part[:half] for part in parts])[:most])
+def some_labels(places: Float[np.ndarray, "N D"], center: Float[np.ndarray, " D"], most: int, seed: int) -> np.ndarray:
+    """Rows near a place and some of the others, so that among neighbours as many failed as among all of them."""
+    if len(places) <= most:
+        return np.arange(len(places))
+    order = np.argsort(np.max(np.abs(places - center), axis=1), kind="stable")
+    rest = np.random.default_rng([seed, 5]).permutation(order[most // 2 :])
+    return np.sort(np.concatenate([order[: most // 2], rest[: most - most // 2]]))
 
 
 def _with_pending(measured: Measured, waiting: np.ndarray) -> tuple[Measured, np.ndarray]:
