@@ -142,7 +142,7 @@ def learn(
         theta = ends.theta[int(np.nanargmin(ends.value))]
         evaluations = int(ends.evaluations.max())
     assert theta is not None
-    with lapack_threads(0):
+    with lapack_threads(0), np.errstate(over="ignore"):  # chains may try what is out of reach
         draws = average(density, theta, Averaging(method, max(members, 2), seed))
     thetas = np.array(draws.thetas[:members])
     if method == "laplace":
