@@ -77,6 +77,7 @@ def test_a_change_point_is_a_chain(name):
     np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.full
 def test_the_joint_covariance_and_samples():
     expected, found = Plain("nested"), markov("nested").predict(XS, covariance=True)
     np.testing.assert_allclose(found.mean, expected.mean, atol=1e-10)

@@ -325,7 +325,7 @@ def test_parallel_gradient():
     close(a, jax.jit(jax.grad(f(kalman.evidence), argnums=(0, 1, 2, 3)))(*arguments), 1e-8)
 
 
-@pytest.mark.parametrize("natural", [False, True])
+@pytest.mark.parametrize("natural", zoo.mostly_full([False, True], True))
 def test_parallel_smoothing_is_that_of_one_place_after_the_other(natural):
     chain, (gaps, w, T) = make("matern52"), data("matern52")
     n = 21  # more than a segment, and no whole number of them

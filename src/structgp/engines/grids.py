@@ -11,12 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..inputs.layouts import Grid, Inputs
-from ..kernels.algebra import Kernel
+from ..inputs.layouts import Grid
 from ..linalg.grids import kronecker as kron
 from ..posterior import Conditional
 from ..structure.dense import covariance, variances
-from ..structure.kronecker import Kronecker, all_factors
+from ..structure.kronecker import Kronecker
 
 
 class GridConditional(Conditional):
@@ -29,12 +28,6 @@ class GridConditional(Conditional):
     @abc.abstractmethod
     def residuals_on_grid(self, grid: Grid, key: Array, n: int) -> Float[Array, "M n"]:
         """n joint draws at the cells of another grid of what the sites leave open."""
-
-
-def factor_sizes(kernel: Kernel, inputs: Inputs) -> list[int]:
-    """How many places each factor of the kernel has on a grid."""
-    assert isinstance(inputs, Grid)
-    return [math.prod(inputs.shape[d] for d in part.dims) for part in all_factors(kernel, len(inputs.shape))]
 
 
 def cross(there: Kronecker, here: Kronecker) -> list[Float[Array, "_ _"]]:

@@ -50,10 +50,6 @@ class HeteroscedasticGaussian(Likelihood):
         return 1, Gaussian(0.0)
 
     @property
-    def log_concave(self) -> bool:
-        return False
-
-    @property
     def default_inference(self) -> str:
         return "ep"
 

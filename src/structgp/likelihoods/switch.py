@@ -108,10 +108,6 @@ class Switch(Likelihood):
         return self.leaves[0].likelihood.whole_numbers
 
     @property
-    def log_concave(self) -> bool:
-        return False
-
-    @property
     def default_inference(self) -> str:
         return "ep"
 
