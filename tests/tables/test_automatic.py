@@ -185,6 +185,13 @@ def test_few_rows_for_many_columns_are_not_taken_for_exact():
     assert candidates._noise(many) == sg.Gaussian()
 
 
+def test_no_time_at_all_still_leaves_some_rows():
+    X = np.random.default_rng(0).standard_normal((120, 2))
+    problem = Problem(X, (X[:, 0] > 0).astype(float), "classification", "table", ("a", "b"), 0)
+    found = {one.name: one.rows for one in candidates_for(problem, None, "auto", 0.0)}
+    assert found["one function of all columns"] == 30
+
+
 def test_little_time_is_given_to_what_is_soon_compiled():
     choices = [candidate(name, 0.01)._replace(compiling=seconds, seconds=seconds) for name, seconds in [("a", 14), ("b", 4)]]
     names = lambda seconds: [one.name for one in Timing(Deadline(seconds, lambda: 0.0)).in_order(choices)]

@@ -42,6 +42,7 @@ from ..model import TABLES
 from .noise import NAMES, with_noise
 from .problem import Problem, seasons_of
 
+LEAST_ROWS = 30  # of which a dense matrix is made, however little time there is
 LEARNING_ROWS = 2000  # enough to learn how smooth the functions behind labels and counts are; they then see all rows
 SHORT_SERIES = 30  # a trend with free line takes part from here on, where there are forecasts to compare it by
 LONG_SERIES = 800  # beyond, a season is two waves, which have a state of two numbers each
@@ -204,7 +205,8 @@ def _gps(problem: Problem, structure: str, affordable: float, own: bool) -> Call
     def given(name: str, gp: GP, kind: str) -> Candidate:
         latents = gp.likelihood.latents
         times = latents**2  # a second latent has searches of its own, is searched for from two starts, or coupled to the first
-        limit = affordable_rows(problem.X.shape[1], "outliers" if latents > 1 else kind, classes, affordable / times)
+        latent = "outliers" if latents > 1 else kind
+        limit = max(affordable_rows(problem.X.shape[1], latent, classes, affordable / times), LEAST_ROWS)
         inputs = as_shape(problem.X, problem.shape)
         plan, rows = gp.plan(inputs, **how), None
         if plan.engine.structure == "dense" and len(inputs) > limit:
