@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import structgp as sg
+from structgp.engines.block_toeplitz import BlockLevinson
 from structgp.engines.cholesky import Cholesky, SignedCholesky
 from structgp.engines.eigen import Eigen
 from structgp.engines.grid_holes import Krylov
@@ -220,5 +221,5 @@ SOME_KERNEL = {Woodbury.structure: sg.Constant(1.3) + sg.Polynomial(0.2, 0.5, de
 # The same of those that ask for more: a grid, even spacing. Their laws stand in tests of their own.
 PARTICULAR = {engine.structure: engine for engine in (Eigen(), SpaceTimeChains(), ToeplitzLines(), FourierToeplitz())}
 
-# Those that ask less of the data than these: gaps, unequal noise, few places seen, factors of any sign.
-GENERAL = (SeenCells(), Krylov(), JointChain(), FourierHoles(), SignedCholesky())
+# Those that ask less of the data than these: gaps, unequal noise, few places seen, factors of any sign, several outputs.
+GENERAL = (SeenCells(), Krylov(), JointChain(), FourierHoles(), SignedCholesky(), BlockLevinson())

@@ -316,8 +316,6 @@ def test_messages():
         model(sg.Spline()).condition(X, Y)
     with pytest.raises(ValueError, match="one number for all 3 latents, or one for each, got shape"):
         model(SHARED, sg.ConstantMean([0.1, 0.2])).condition(X, Y)
-    with pytest.raises(ValueError, match="use inference='laplace', got 'ep'"):
-        gp.condition(X, Y, inference="ep")
     with pytest.raises(ValueError, match="cannot be had for several latents"):
         gp.condition(X, Y, approximate="state-space")
     with pytest.raises(ValueError, match="class numbers 0 to 2"):

@@ -39,7 +39,7 @@ def problems(count):
 def summed(gp, x, y):
     """log p(y), E f and P(outlier), summed over all settings of the switches; their probabilities by quasi-random gates."""
     kernels, likelihood = gp.kernel.kernels, gp.likelihood
-    K_u, K_f = (np.asarray(jax.jit(sg.covariance)(kernel, x[:, None], x[:, None])) + 1e-9 * np.eye(N) for kernel in kernels)
+    K_u, K_f = (np.asarray(sg.covariance(kernel, x[:, None], x[:, None])) + 1e-9 * np.eye(N) for kernel in kernels)
     points = stats.norm.ppf(stats.qmc.Sobol(N, seed=0).random(2**11))
     u = np.asarray(gp.mean.value)[0] + points @ np.linalg.cholesky(K_u).T
     p = stats.norm.cdf(u)
