@@ -19,7 +19,7 @@ LAWS := tests/laws tests/linalg $(addprefix tests/models/test_additive.py::test_
 	the_gradient_of_the_bound_is_its_slope) $(addprefix tests/models/test_changepoints.py::test_,learning_climbs_to_a_flat_place \
 	equals_the_sum_over_all_segmentations)
 
-.PHONY: demo test test-all check unit full laws-avx2 margins browser format bench docs clean help
+.PHONY: demo test test-all check unit full laws-avx2 margins browser format bench docs release clean help
 
 help:
 	@echo "make demo    fit the carbon dioxide over Mauna Loa, forecast it, and write a report to demo/"
@@ -31,6 +31,7 @@ help:
 	@echo "make format  format the code"
 	@echo "make bench   time structgp beside its peers (installs them on first use)"
 	@echo "make docs    build docs/_build/html, examples included; ARGS='-D plot_gallery=0' leaves them out"
+	@echo "make release  build the wheel and the source archive, install the wheel into empty environments and use it there"
 	@echo "make clean   remove what was built"
 
 demo: .venv/.ready
@@ -78,6 +79,11 @@ docs: .venv-docs/.ready
 	JAX_PLATFORMS=cpu OPENBLAS_NUM_THREADS=1 .venv-docs/bin/python -m sphinx -W --keep-going -q docs docs/_build/html $(ARGS)
 	@echo "open docs/_build/html/index.html"
 
+release: .venv/.ready
+	@rm -rf dist
+	@$(UV) build --quiet --python $(RUN)/python --out-dir dist
+	@$(RUN)/python tests/release/install.py dist
+
 .venv/.ready: $(UV) pyproject.toml uv.lock
 	$(UV) sync --locked --quiet --python "$(PYTHON)"
 	@touch $@
@@ -96,4 +102,4 @@ $(UV):
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --target .tools "uv>=0.8"
 
 clean:
-	rm -rf .venv .venv-bench .venv-docs .tools .cache demo docs/_build docs/_generated docs/gallery
+	rm -rf .venv .venv-bench .venv-docs .tools .cache demo dist docs/_build docs/_generated docs/gallery

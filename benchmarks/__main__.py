@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import budgets, chooser_study, forecasts, labels_table, plan_honesty
+from benchmarks import budgets, chooser_study, forecasts, history, labels_table, plan_honesty
 from benchmarks.machine import machine, one_line
 from benchmarks.registry import Problem, load_problems
 from benchmarks.report import slope_lines, slopes, summarise, table
@@ -30,6 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "budgets": budgets.main,
         "labels-table": labels_table.main,
         "labels-dense": labels_table.dense,
+        "history": history.main,
     }
     if words[:1] and words[0] in studies:
         return studies[words[0]](words[1:])

@@ -5,6 +5,7 @@ The last line on stdout is a JSON object. Data are made before the clock starts.
     status    "ok", "unavailable" or "error", the last two with "reason"
     cold      start: import the library and build the model; first: the first call, compilation included
     warm      one number for each further call
+    cpu       cold: processor seconds until after the first call; warm: of each further call, all threads together
     memory    baseline: resident with the data, before the library; ready: after start; peak: the highest until the last call
     result    what the last call returned
 """
@@ -29,30 +30,34 @@ def measure(problem: Problem, method: Method, size: int, calls: int, seconds: fl
     check_installed(method)
     data = problem.make(size)
     memory = {"baseline": resident()}
-    clock = time.perf_counter()
+    clock, busy = time.perf_counter(), time.process_time()
     run = method.start(data)
     cold = {"start": time.perf_counter() - clock}
     memory["ready"] = resident()
-    cold["first"], result = timed(run)
-    warm, result = warm_calls(run, calls, seconds, result)
+    cold["first"], _, result = timed(run)
+    cpu: dict[str, Any] = {"cold": time.process_time() - busy}
+    warm, cpu["warm"], result = warm_calls(run, calls, seconds, result)
     memory["peak"] = peak_resident()
-    return {"status": "ok", "cold": cold, "warm": warm, "memory": memory, "result": dict(result)}
+    return {"status": "ok", "cold": cold, "warm": warm, "cpu": cpu, "memory": memory, "result": dict(result)}
 
 
-def warm_calls(run: Run, calls: int, seconds: float, result) -> tuple[list[float], Any]:
-    """Further calls until there are enough of them or time is up; at least one."""
+def warm_calls(run: Run, calls: int, seconds: float, result) -> tuple[list[float], list[float], Any]:
+    """Seconds and processor seconds of further calls, until there are enough of them or time is up; at least one."""
     times: list[float] = []
+    busy: list[float] = []
     while not times or (len(times) < calls and sum(times) < seconds):
-        elapsed, result = timed(run)
+        elapsed, used, result = timed(run)
         times.append(elapsed)
-    return times, result
+        busy.append(used)
+    return times, busy, result
 
 
-def timed(run: Run) -> tuple[float, Any]:
+def timed(run: Run) -> tuple[float, float, Any]:
+    """Seconds, processor seconds, and what a call returned."""
     run.before()
-    clock = time.perf_counter()
+    clock, busy = time.perf_counter(), time.process_time()
     result = run.call()
-    return time.perf_counter() - clock, result
+    return time.perf_counter() - clock, time.process_time() - busy, result
 
 
 def check_installed(method: Method) -> None:

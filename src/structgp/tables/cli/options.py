@@ -19,7 +19,7 @@ StructureOption = Annotated[str, typer.Option("--structure", help="auto, dense, 
 ApproximateOption = Annotated[
     str | None, typer.Option("--approximate", help="One function of all columns, through so many: inducing:500, neighbours:30.")
 ]
-DataArgument = Annotated[Path, typer.Argument(help="A table: CSV, TSV, xlsx, ods or Parquet, gzipped or not; or a picture.")]
+DataArgument = Annotated[Path, typer.Argument(help="A table: CSV, TSV, xlsx, ods, Parquet, Arrow or NetCDF; or a picture.")]
 DatesOption = Annotated[
     str, typer.Option("--dates", help="Whether 01/02/2020 is day-first or month-first; auto decides and says.")
 ]

@@ -20,7 +20,8 @@ from .cells import GAPS, WORDS, Cells, How, clear_mark, read_cells, without_code
 from .dates import ONE_DAY, ORDERS
 from .layout import CELLS
 from .moments import about_clocks, in_zone, zone_of
-from .text import decoded, first_line, grid_of
+from .text import decoded, grid_of
+from .typed import typed_frame
 
 if TYPE_CHECKING:
     import polars as pl
@@ -68,8 +69,9 @@ def read_table(path: Any, *, dates: str = "auto", zone: str = "", like: Mapping[
     options: dict[str, Any] = {"order": dates, "zone": zone, "like": like or {}}
     if content.startswith(PICTURES):
         return as_table(_picture(content, path))
-    if content.startswith(b"PAR1"):
-        return _typed(_parquet(content, path), **options)
+    typed = typed_frame(content, path)
+    if typed is not None:
+        return _typed(_with_rows(typed[0], path), typed[1], **options)
     if content.startswith(SHEETS):
         text, notes = _sheet(content, path)
         return _columns(*grid_of(text, path, ",", notes), path=path, **options)
@@ -115,15 +117,6 @@ def _picture(content: bytes, path: Path) -> pl.DataFrame:
         raise ValueError(f"{path} has {grey.size} cells, and at most {MOST_CELLS} are read: make the picture smaller")
     row, column = np.indices(grey.shape)
     return pl.DataFrame(dict(zip(CELLS, (row.ravel(), column.ravel(), grey.ravel()), strict=True)))
-
-
-def _parquet(content: bytes, path: Path) -> pl.DataFrame:
-    import polars as pl
-
-    try:
-        return _with_rows(pl.read_parquet(io.BytesIO(content)), path)
-    except pl.exceptions.PolarsError as problem:
-        raise ValueError(f"{path} is a damaged Parquet file ({first_line(problem)}): write it again") from None
 
 
 def _sheet(content: bytes, path: Path) -> tuple[str, list[str]]:
@@ -252,7 +245,7 @@ def _without_units(grid: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
     return grid[1:]
 
 
-def _typed(frame: pl.DataFrame, *, order: str, zone: str, like: Mapping[str, How]) -> Table:
+def _typed(frame: pl.DataFrame, notes_of_file: list[str], *, order: str, zone: str, like: Mapping[str, How]) -> Table:
     """Columns that have types already: text is read as it is in text files, all else is taken as it is."""
     import polars as pl
 
@@ -272,7 +265,7 @@ def _typed(frame: pl.DataFrame, *, order: str, zone: str, like: Mapping[str, How
         else:
             read[name] = Cells(series, How(zone=getattr(series.dtype, "time_zone", None) or ""))
     columns = pl.DataFrame([cells.series.alias(name) for name, cells in read.items()])
-    return Table(columns, frame, {name: cells.how for name, cells in read.items()}, tuple(_said(read)))
+    return Table(columns, frame, {name: cells.how for name, cells in read.items()}, (*notes_of_file, *_said(read)))
 
 
 def _with_rows(frame: pl.DataFrame, path: Path) -> pl.DataFrame:

@@ -1,0 +1,64 @@
+"""`python tests/release/install.py dist`: the wheel in `dist` in empty environments, one for each Python found, and used from there.
+
+The first Python found (the one that runs this) goes through all of `use.py`, the command line included; the others through its
+beginning. A Python that is not here is passed over with a word.
+"""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+UV = HERE.parents[1] / ".tools" / "bin" / "uv"
+SUPPORTED = ("3.13", "3.12", "3.11")
+
+
+def main(folder: str) -> None:
+    """Install the only wheel of a folder everywhere, and use it."""
+    (wheel,) = Path(folder).resolve().glob("*.whl")
+    (archive,) = Path(folder).resolve().glob("*.tar.gz")
+    print(f"{wheel.name} ({wheel.stat().st_size >> 10} kB), {archive.name} ({archive.stat().st_size >> 10} kB)", flush=True)
+    version = wheel.name.split("-")[1]
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    for number in sorted(SUPPORTED, key=lambda number: number != own):
+        found = next(pythons(number), None)
+        if found is None:
+            print(f"Python {number} is not here: passed over", flush=True)
+            continue
+        used = try_with(found, wheel, version, whole=number == own)
+        print(f"Python {number} ({found}): {used}", flush=True)
+
+
+def try_with(python: Path, wheel: Path, version: str, whole: bool) -> str:
+    """What `use.py` says in an empty environment that holds the wheel and what it asks for."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = Path(folder) / "environment"
+        asked = f"{wheel}[cli]" if whole else str(wheel)
+        subprocess.run([UV, "venv", "--quiet", "--python", python, environment], check=True)
+        inside = environment / "bin" / "python"
+        subprocess.run([UV, "pip", "install", "--quiet", "--python", inside, asked], check=True)
+        words = [inside, "-I", HERE / "use.py", version, *(["--whole"] if whole else [])]
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"the wheel does not work under {python}:\n{done.stdout}{done.stderr}")
+        return done.stdout.strip()
+
+
+def pythons(number: str) -> Iterator[Path]:
+    """Interpreters of one version that run: this one, those on the path, and those of pyenv."""
+    on_path = [Path(folder) / f"python{number}" for folder in ("/usr/local/bin", "/opt/homebrew/bin", "/usr/bin")]
+    of_pyenv = sorted((Path.home() / ".pyenv" / "versions").glob(f"{number}.*/bin/python"), reverse=True)
+    for python in (Path(sys.executable).resolve(), *of_pyenv, *on_path):
+        asked = "import sys, venv; print('%d.%d' % sys.version_info[:2])"
+        if python.exists() and _said([python, "-c", asked]) == number:
+            yield python
+
+
+def _said(words: list) -> str:
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
