@@ -1,13 +1,13 @@
-"""How fast releases are: a short list of problems, kept for each release in a JSON file here, and a run beside the last of them.
+"""How fast releases are: a short list of problems, kept for each release as JSON, and a run beside the last of them.
 
     python -m benchmarks history                                       # measure, and compare with the last release
     python -m benchmarks history --json benchmarks/history/0.2.0.json  # measure, compare, and keep it as that of a release
     python -m benchmarks history --of new.json --against old.json      # compare two files
 
 Machines differ and are busy, so seconds of two runs say little. Before and after every problem the yardstick is measured, plain
-NumPy and LAPACK, and processor seconds are compared as multiples of it: the least of all calls, which a neighbour disturbs least. A
-file is what `python -m benchmarks --json` writes, with the yardsticks among its problems. The exit status is 1 where something takes
-more than LIMIT times what it took.
+NumPy and LAPACK, and processor seconds are compared as multiples of it: the least of all calls, which a neighbour disturbs
+least. A file is what `python -m benchmarks --json` writes, with the yardsticks among its problems. The exit status is 1 where
+something takes more than LIMIT times what it took.
 """
 
 import argparse
@@ -102,7 +102,7 @@ def block(name: str, size: int | None, method: str, quick: bool) -> dict[str, An
 
 
 def multiples(content: Mapping[str, Any]) -> Iterator[tuple[Case, dict[str, float]]]:
-    """Each case of a run, with its processor seconds as multiples of the yardsticks before and after it; nothing where it failed."""
+    """Each case of a run, with processor seconds as multiples of the yardsticks beside it; nothing where it failed."""
     blocks = content["problems"]
     yards = {i: used(one["records"])["warm"] for i, one in enumerate(blocks) if one["problem"] == YARDSTICK}
     if not yards:

@@ -13,7 +13,7 @@ def make(N: int):
 
 YARDSTICK = problem(
     name="yardstick",
-    about="one Cholesky factor, sorting, a cumulative sum, elementwise functions and a loop in Python: how fast this machine is now",
+    about="a Cholesky factor, sorting, elementwise functions and a loop in Python: how fast this machine is now",
     make=make,
     sizes=(1000,),
     quick=(100,),

@@ -1,4 +1,4 @@
-"""`python tests/release/install.py dist`: the wheel in `dist` in empty environments, one for each Python found, and used from there.
+"""`python tests/release/install.py dist`: the wheel in empty environments, one for each Python found, used from there.
 
 The first Python found (the one that runs this) goes through all of `use.py`, the command line included; the others through its
 beginning. A Python that is not here is passed over with a word.

@@ -85,5 +85,5 @@ def test_what_cannot_be_read_gets_one_line(tmp_path):
 
 def test_a_calendar_with_other_months_is_refused(tmp_path):
     field("360_day").to_netcdf(tmp_path / "field.nc", engine="scipy")
-    with pytest.raises(ValueError, match="NetCDF|calendar"):
+    with pytest.raises(ValueError, match=r"NetCDF|calendar"):
         read_table(tmp_path / "field.nc")
