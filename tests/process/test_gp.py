@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import structgp as sg
-import structgp.process.fitted as fitted_module
+import structgp.process.places as places_module
 import zoo
 
 X, Y, XS = zoo.X[2], zoo.Y[2], zoo.XS[2]
@@ -66,12 +66,12 @@ def test_prediction_runs_in_pieces_of_bounded_size(monkeypatch):
     many = np.random.default_rng(0).uniform(-2, 2, (100, 2))
     whole = FITTED.predict(many)
     sizes = []
-    program = fitted_module._marginals
+    program = places_module._marginals
     watched = lambda posterior, places, *more, **options: (
         sizes.append(len(places)) or program(posterior, places, *more, **options)
     )
-    monkeypatch.setattr(fitted_module, "_marginals", watched)
-    monkeypatch.setattr(fitted_module, "CHUNK_BYTES", 8 * zoo.N * 16)
+    monkeypatch.setattr(places_module, "_marginals", watched)
+    monkeypatch.setattr(places_module, "CHUNK_BYTES", 8 * zoo.N * 16)
     pieces = FITTED.predict(many)
     np.testing.assert_allclose(pieces.mean, whole.mean, rtol=1e-12)
     np.testing.assert_allclose(pieces.variance, whole.variance, rtol=1e-12)

@@ -23,8 +23,9 @@ from ..parameters.supports import Interval, Positive, Real
 from ..parameters.tree import free_names, learned_leaves
 from ..posterior import MixturePrediction, Moments, Prediction, Result, mixed_moments
 from .conditioning import Posterior
-from .fitted import BasisWeights, Fitted, GradientBelief
+from .fitted import BasisWeights, Fitted
 from .members import Members, draws_of_some, marginals_of_all
+from .places import GradientBelief
 from .stream import Stream
 from .summary import interval_table
 
