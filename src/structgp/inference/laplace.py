@@ -41,9 +41,7 @@ class Mode(NamedTuple):
 class Laplace(Inference):
     """The mode and the curvature there."""
 
-    @property
-    def name(self) -> str:
-        return "laplace"
+    name = "laplace"
 
     def form(self, likelihood: Likelihood) -> Blocks:
         return likelihood.slope_and_curvature(jnp.zeros(1), jnp.zeros((1, likelihood.latents)))[1]

@@ -20,9 +20,7 @@ from .search import Proposal, settle
 class Variational(Inference):
     """The Gaussian nearest to the posterior from below; `log_evidence` is then a lower bound."""
 
-    @property
-    def name(self) -> str:
-        return "variational"
+    name = "variational"
 
     def propose(self, problem: Problem, w: Array, h: Array, mean: Array, variance: Array) -> Proposal:
         """One step of the natural gradient."""

@@ -41,29 +41,18 @@ class Categorical(Likelihood):
 
     classes: int = eqx.field(static=True, default=3)
 
+    tells_size = False
+    coupled = True
+    log_concave = True
+    default_inference = "laplace"
+
     def __check_init__(self) -> None:
         if not isinstance(self.classes, int) or self.classes < 2:
             raise ValueError(f"Categorical: classes must be a whole number from 2 on, got {self.classes!r}")
 
     @property
-    def tells_size(self) -> bool:
-        return False
-
-    @property
     def latents(self) -> int:
         return self.classes
-
-    @property
-    def coupled(self) -> bool:
-        return True
-
-    @property
-    def log_concave(self) -> bool:
-        return True
-
-    @property
-    def default_inference(self) -> str:
-        return "laplace"
 
     def check(self, y: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
         self.check_extra(extra, np.shape(y))

@@ -65,9 +65,7 @@ class _Counts(Likelihood):
 class Poisson(_Counts):
     """y ~ Poisson(exposure · exp(f))."""
 
-    @property
-    def log_concave(self) -> bool:
-        return True
+    log_concave = True
 
     def log_prob(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> Numbers:
         return y * (f + jnp.log(extra)) - extra * rate(f) - gammaln(y + 1)
@@ -94,9 +92,7 @@ class NegativeBinomial(_Counts):
 
     dispersion: Numbers = parameter(1.0, positive)
 
-    @property
-    def log_concave(self) -> bool:
-        return True
+    log_concave = True
 
     def log_prob(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> Numbers:
         odds = f + jnp.log(extra * self.dispersion)
@@ -138,13 +134,10 @@ class Binomial(Likelihood):
     link: str = eqx.field(static=True, default="logit")
     extra_name = "trials"
     whole_numbers = True
+    log_concave = True
 
     def __check_init__(self) -> None:
         check_link(self)
-
-    @property
-    def log_concave(self) -> bool:
-        return True
 
     def check(self, y: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
         self.check_extra(extra, np.shape(y))

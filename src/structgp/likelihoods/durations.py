@@ -32,9 +32,7 @@ class _Durations(Likelihood):
 
     extra_name = "event"
 
-    @property
-    def log_concave(self) -> bool:
-        return True
+    log_concave = True
 
     def check(self, y: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
         self.check_extra(extra, np.shape(y))

@@ -23,9 +23,7 @@ class Gaussian(Likelihood):
 
     noise: Numbers = parameter(1.0, nonnegative)
 
-    @property
-    def is_gaussian(self) -> bool:
-        return True
+    is_gaussian = True
 
     def noise_at(self, X: Float[Any, "N D"]) -> Float[Any, " ..."]:
         return self.of(X[:, -1])

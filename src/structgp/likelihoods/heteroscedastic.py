@@ -37,25 +37,14 @@ class HeteroscedasticGaussian(Likelihood):
     log variance is the mean of g.
     """
 
-    @property
-    def latents(self) -> int:
-        return 2
-
-    @property
-    def coupled(self) -> bool:
-        return True
+    latents = 2
+    coupled = True
+    default_inference = "ep"
+    inferences = ("ep", "power-ep", "variational")
 
     @property
     def signal(self) -> tuple[int, Likelihood]:
         return 1, Gaussian(0.0)
-
-    @property
-    def default_inference(self) -> str:
-        return "ep"
-
-    @property
-    def inferences(self) -> tuple[str, ...]:
-        return "ep", "power-ep", "variational"
 
     def log_prob(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> Numbers:
         g, f = f[..., 0], f[..., 1]

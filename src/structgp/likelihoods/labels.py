@@ -100,12 +100,10 @@ class Bernoulli(Likelihood):
     bias: Any = parameter(None, real)
     flip: Any = parameter(None, interval(0.0, 0.5))
 
+    tells_size = False
+
     def __check_init__(self) -> None:
         check_link(self)
-
-    @property
-    def tells_size(self) -> bool:
-        return False
 
     @property
     def log_concave(self) -> bool:
@@ -216,6 +214,8 @@ class Ordinal(Likelihood):
     scale: Numbers = parameter(fixed(1.0), positive)
     link: str = eqx.field(static=True, default="probit")
 
+    log_concave = True
+
     def __check_init__(self) -> None:
         check_link(self)
 
@@ -223,10 +223,6 @@ class Ordinal(Likelihood):
     def classes(self) -> int:
         """How many classes there are."""
         return int(np.shape(self.thresholds)[0]) + 1
-
-    @property
-    def log_concave(self) -> bool:
-        return True
 
     @property
     def largest_precision(self) -> float:

@@ -41,25 +41,17 @@ class MultinomialProbit(Likelihood):
 
     classes: int = eqx.field(static=True, default=3)
 
+    tells_size = False
+    log_concave = True
+    inferences = ("ep",)
+
     def __check_init__(self) -> None:
         if not isinstance(self.classes, int) or self.classes < 2:
             raise ValueError(f"MultinomialProbit: classes must be a whole number from 2 on, got {self.classes!r}")
 
     @property
-    def tells_size(self) -> bool:
-        return False
-
-    @property
     def latents(self) -> int:
         return self.classes
-
-    @property
-    def log_concave(self) -> bool:
-        return True
-
-    @property
-    def inferences(self) -> tuple[str, ...]:
-        return ("ep",)
 
     def check(self, y: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
         self.check_extra(extra, np.shape(y))

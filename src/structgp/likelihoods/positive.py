@@ -26,13 +26,8 @@ class LogGaussian(Likelihood):
 
     noise: Numbers = parameter(0.01, positive)
 
-    @property
-    def log_concave(self) -> bool:
-        return True
-
-    @property
-    def default_inference(self) -> str:
-        return "laplace"  # one step
+    log_concave = True
+    default_inference = "laplace"
 
     def check(self, y: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
         self.check_extra(extra, np.shape(y))

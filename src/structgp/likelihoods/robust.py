@@ -173,9 +173,7 @@ class LaplaceNoise(Likelihood):
 
     scale: Numbers = parameter(1.0, positive)
 
-    @property
-    def log_concave(self) -> bool:
-        return True
+    log_concave = True
 
     def log_prob(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> Numbers:
         return -jnp.abs(y - f) / self.scale - jnp.log(2 * self.scale)

@@ -68,6 +68,9 @@ class Switch(Likelihood):
     separate: bool = eqx.field(static=True, default=False)
     share: Any = parameter(None, interval(0.0, 1.0))
 
+    default_inference = "ep"
+    inferences = ("ep", "variational")
+
     def __check_init__(self) -> None:
         for side in (self.real, self.other):
             if not isinstance(side, Likelihood):
@@ -106,14 +109,6 @@ class Switch(Likelihood):
     @property
     def whole_numbers(self) -> bool:  # type: ignore[override]
         return self.leaves[0].likelihood.whole_numbers
-
-    @property
-    def default_inference(self) -> str:
-        return "ep"
-
-    @property
-    def inferences(self) -> tuple[str, ...]:
-        return "ep", "variational"
 
     def check(self, y: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
         return self.leaves[0].likelihood.check(y, extra)
@@ -343,9 +338,7 @@ class Unrelated(Likelihood):
     level: Numbers = parameter(0.0, real)
     noise: Numbers = parameter(1.0, positive)
 
-    @property
-    def latents(self) -> int:
-        return 0
+    latents = 0
 
     def log_prob(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> Numbers:
         return log_normal(y - self.level, self.noise) + 0.0 * f

@@ -148,9 +148,7 @@ class Level(FeatureMap):
 
     scale: Float[Array, ""]
 
-    @property
-    def size(self) -> int:
-        return 1
+    size = 1
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "F N"]:
         return jnp.full((1, len(X)), self.scale)

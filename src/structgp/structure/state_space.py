@@ -198,13 +198,11 @@ class Severed(chains.Chain):
     chain: chains.Chain
     kept: Float[Array, ""]  # 1 at and after the start, 0 before
 
+    stationary = False
+
     @property
     def row(self) -> np.ndarray:
         return self.chain.row
-
-    @property
-    def stationary(self) -> bool:
-        return False
 
     def start(self) -> Float[Array, "D D"]:
         return self.chain.start()

@@ -28,13 +28,11 @@ from structgp.linalg.small import Broadcast, Dense, form_of
 class Stacked(Sum):
     """Independent chains, each with a value of its own: the state is read by `values`, in the basis that it has."""
 
+    varies = False
+
     @property
     def row(self):
         return np.eye(sum(part.size for part in self.parts))[0]
-
-    @property
-    def varies(self):
-        return False
 
     def values(self, t: Float[Array, " N"]) -> Float[Array, "N C D"]:
         """The rows that read the value of each chain out of the state, at every place."""

@@ -113,6 +113,8 @@ class Product(Chain):
     left: Chain
     right: Chain
 
+    stationary = True
+
     def __check_init__(self):
         if not (self.left.stationary and self.right.stationary):
             raise ValueError("a product of chains needs both to be stationary: multiply a chain by a number with Scaled")
@@ -120,10 +122,6 @@ class Product(Chain):
     @property
     def row(self):
         return np.kron(self.left.row, self.right.row)
-
-    @property
-    def stationary(self):
-        return True
 
     def start(self):
         return jnp.kron(self.left.start(), self.right.start())
@@ -168,6 +166,8 @@ class HandOver(Chain):
     location: Float[Array, ""] = number()
     width: Float[Array, ""] | None = None
 
+    varies = True
+
     @property
     def row(self):
         return np.concatenate([self.before.row, self.after.row])
@@ -175,10 +175,6 @@ class HandOver(Chain):
     @property
     def stationary(self):
         return self.before.stationary and self.after.stationary
-
-    @property
-    def varies(self):
-        return True
 
     def rows(self, t, which=None):
         away = t - self.location

@@ -47,13 +47,11 @@ class Matern(Chain):
     rate: Float[Array, ""] = number()
     variance: Float[Array, ""] = number(default=1.0)
 
+    stationary = True
+
     @property
     def row(self):
         return np.eye(self.states)[0]
-
-    @property
-    def stationary(self):
-        return True
 
     def start(self):
         return self.variance * matern_sde.stationary(self.states)
@@ -82,13 +80,11 @@ class Rotation(Chain):
     rate: Float[Array, ""] = number(default=0.0)
     variance: Float[Array, ""] = number(default=1.0)
 
+    stationary = True
+
     @property
     def row(self):
         return np.array([1.0, 0.0])
-
-    @property
-    def stationary(self):
-        return True
 
     def start(self):
         return self.variance * np.eye(2)
@@ -111,13 +107,11 @@ class Harmonics(Chain):
     weights: Float[Array, " J1"] = number()
     frequency: Float[Array, ""] = number()
 
+    stationary = True
+
     @property
     def row(self):
         return np.concatenate([[1.0], np.tile([1.0, 0.0], len(self.weights) - 1)])
-
-    @property
-    def stationary(self):
-        return True
 
     def start(self):
         return jnp.diag(jnp.concatenate([self.weights[:1], jnp.repeat(self.weights[1:], 2)]))
@@ -160,13 +154,11 @@ class Taylor(Chain):
     density: Float[Array, ""] = number()
     initial: Float[Array, "D D"] = number()
 
+    stationary = False
+
     @property
     def row(self):
         return np.eye(self.states)[0]
-
-    @property
-    def stationary(self):
-        return False
 
     def start(self):
         return self.initial
@@ -197,13 +189,11 @@ class Constant(Chain):
 
     variance: Float[Array, ""] = number(default=1.0)
 
+    stationary = True
+
     @property
     def row(self):
         return np.ones(1)
-
-    @property
-    def stationary(self):
-        return True
 
     def start(self):
         return self.variance * np.ones((1, 1))
@@ -223,13 +213,11 @@ class White(Chain):
 
     variance: Float[Array, ""] = number(default=1.0)
 
+    stationary = True
+
     @property
     def row(self):
         return np.ones(1)
-
-    @property
-    def stationary(self):
-        return True
 
     def start(self):
         return self.variance * np.ones((1, 1))

@@ -30,13 +30,11 @@ class Oscillator(Chain):
     decay: Float[Array, ""] = eqx.field(converter=jnp.asarray)
     variance: Float[Array, ""] = eqx.field(converter=jnp.asarray)
 
+    stationary = True
+
     @property
     def row(self) -> np.ndarray:
         return np.array([1.0, 0.0])
-
-    @property
-    def stationary(self) -> bool:
-        return True
 
     @property
     def _natural(self) -> Array:

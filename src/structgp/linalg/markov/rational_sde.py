@@ -151,13 +151,11 @@ class Rational(Chain):
     rate: Float[Array, ""] = number()
     variance: Float[Array, ""] = number(default=1.0)
 
+    stationary = True
+
     @property
     def row(self):
         return np.eye(self.states)[0]
-
-    @property
-    def stationary(self):
-        return True
 
     def start(self):
         return self.variance * constants(self.states).stationary

@@ -36,24 +36,16 @@ class Levels(Chain):
 
     matrix: Float[Array, "P P"] = number()
 
+    stationary = True
+    varies = True
+    fixed_rows = True
+
     @property
     def row(self):
         return np.ones(len(self.matrix))
 
-    @property
-    def stationary(self):
-        return True
-
-    @property
-    def varies(self):
-        return True
-
     def rows(self, t, which=None):
         return seen_output(which, self.size)
-
-    @property
-    def fixed_rows(self):
-        return True
 
     def start(self):
         return self.matrix
@@ -71,9 +63,7 @@ class Levels(Chain):
 class Apart(Sum):
     """One chain for each output, which share nothing."""
 
-    @property
-    def varies(self):
-        return True
+    varies = True
 
     def rows(self, t, which=None):
         seen = seen_output(which, len(self.parts))
@@ -87,21 +77,13 @@ class MaternFilters(Chain):
     rates: Float[Array, " P"] = number()
     loadings: Float[Array, " P"] = number()
 
+    stationary = True
+    varies = True
+    fixed_rows = True  # loadings are in the states
+
     @property
     def row(self):
         return np.tile(np.eye(self.states)[0], len(self.rates))
-
-    @property
-    def stationary(self):
-        return True
-
-    @property
-    def varies(self):
-        return True
-
-    @property
-    def fixed_rows(self):
-        return True  # loadings are in the states
 
     def rows(self, t, which=None):
         seen = seen_output(which, len(self.rates))
@@ -182,17 +164,12 @@ class Modes(Chain):
     frequencies: Float[Array, " K"] = number()
     weights: Float[Array, "P K 2"] = number()
 
+    stationary = True
+    varies = True
+
     @property
     def row(self):
         return np.ones(2 * len(self.rates))
-
-    @property
-    def stationary(self):
-        return True
-
-    @property
-    def varies(self):
-        return True
 
     def rows(self, t, which=None):
         flat = self.weights.reshape(len(self.weights), -1)

@@ -118,6 +118,8 @@ class SampledSegment(SegmentModel):
     window: int = eqx.field(static=True, default=64)
     seed: int = eqx.field(static=True, default=0)
 
+    random = True
+
     def __check_init__(self) -> None:
         if not isinstance(self.model, Recursive):
             raise TypeError(
@@ -125,10 +127,6 @@ class SampledSegment(SegmentModel):
             )
         if self.model.width:
             raise ValueError("SampledSegment follows one series: put SideBySide around it for several")
-
-    @property
-    def random(self) -> bool:
-        return True
 
     def check(self, values: np.ndarray) -> None:
         self.model.check(values)
