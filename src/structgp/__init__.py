@@ -139,7 +139,8 @@ _WHERE = {
     "tables.batches": ["ParquetBatches"],
     "sklearn.outputs": ["MultiOutputGP"],
     "models.outputs": ["FittedOutputs", "fit_outputs"],
-    "sklearn.estimators": ["GPClassifier", "GPCountRegressor", "GPRegressor"],
+    "sklearn.classification": ["GPClassifier"],
+    "sklearn.regression": ["GPCountRegressor", "GPRegressor"],
     "sklearn.robust": ["HeteroscedasticGPRegressor", "RobustGPClassifier", "TwinnedGPRegressor"],
     "sklearn.additive": [
         "AdditiveGPClassifier",

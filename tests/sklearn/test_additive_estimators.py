@@ -120,7 +120,7 @@ def test_one_class_is_refused():
 
 @pytest.fixture
 def few_rows_are_many(monkeypatch):
-    monkeypatch.setattr("structgp.sklearn.estimators.affordable_rows", lambda *_: 40)
+    monkeypatch.setattr("structgp.sklearn.learning.affordable_rows", lambda *_: 40)
     monkeypatch.setattr(choose, "SEARCH", choose.Limits(projections=3))
     monkeypatch.setattr(choose, "HELD", 0.3)
     monkeypatch.setattr(candidates, "INDUCING", 8)
@@ -275,7 +275,7 @@ def test_scores_of_many_rows_know_nothing_of_units(monkeypatch, tmp_path):
     """Columns of many rows enter by the places of their values, so that no monotone function of a column matters."""
     labels = (np.sin(2 * X[:, 0]) > 0).astype(int)
     bent = np.stack([np.exp(X[:, 0]), X[:, 1] ** 3, 5 - X[:, 2]], axis=1)
-    monkeypatch.setattr("structgp.sklearn.estimators.SCORED", 50)
+    monkeypatch.setattr("structgp.sklearn.classification.SCORED", 50)
     model, other = (GPClassifier(max_evaluations=3).fit(rows, labels) for rows in (X, bent))
     theirs = other.predict_proba(bent)
     np.testing.assert_allclose(model.predict_proba(X), theirs, atol=1e-6)

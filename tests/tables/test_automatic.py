@@ -448,7 +448,7 @@ def test_what_is_affordable_is_one_limit():
 
 
 def few_are_many(monkeypatch):
-    for place in ("sklearn.estimators", "tables.automatic.candidates"):
+    for place in ("sklearn.learning", "tables.automatic.candidates"):
         monkeypatch.setattr(f"structgp.{place}.affordable_rows", lambda *_: 40)
 
 

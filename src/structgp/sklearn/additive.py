@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Self
 
 import numpy as np
@@ -40,6 +41,7 @@ class _Regressor(RegressorMixin, RowReader):
         return X, column_or_1d(self._numbers(X, y), warn=True)
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class AdditiveGPRegressor(_Regressor):
     """Regression by a sum of functions, one for each column, in time that grows with the number of rows.
 
@@ -67,9 +69,9 @@ class AdditiveGPRegressor(_Regressor):
     True
     """
 
-    def __init__(self, nu: float = 2.5, *, max_evaluations: int = 300) -> None:
-        self.nu = nu
-        self.max_evaluations = max_evaluations
+    nu: float = 2.5
+    _: dataclasses.KW_ONLY
+    max_evaluations: int = 300
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows X and targets y."""
@@ -80,6 +82,7 @@ class AdditiveGPRegressor(_Regressor):
         return self
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class ProjectionPursuitGPRegressor(_Regressor):
     """Regression by a sum of functions of learned projections of the columns.
 
@@ -110,24 +113,14 @@ class ProjectionPursuitGPRegressor(_Regressor):
         log p(y) on the features with which the directions were learned.
     """
 
-    def __init__(
-        self,
-        projections: int | None = None,
-        *,
-        most: int = 80,
-        sines: int | None = None,
-        nu: float = 2.5,
-        seconds: float = 300.0,
-        max_evaluations: int = 300,
-        random_state: Any = None,
-    ) -> None:
-        self.projections = projections
-        self.most = most
-        self.sines = sines
-        self.nu = nu
-        self.seconds = seconds
-        self.max_evaluations = max_evaluations
-        self.random_state = random_state
+    projections: int | None = None
+    _: dataclasses.KW_ONLY
+    most: int = 80
+    sines: int | None = None
+    nu: float = 2.5
+    seconds: float = 300.0
+    max_evaluations: int = 300
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows X and targets y."""
@@ -166,6 +159,7 @@ class _Classifier(ClassifierMixin, RowReader):
         self.log_evidence_ = float(sum(fitted.log_evidence for fitted in self.fitted_))
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class AdditiveGPClassifier(_Classifier):
     """Classification by a sum of functions, one for each column: a generalised additive model, by Laplace's approximation.
 
@@ -188,11 +182,11 @@ class AdditiveGPClassifier(_Classifier):
         One model for two classes, else one for each class against the rest.
     """
 
-    def __init__(self, nu: float = 2.5, *, link: str = "logit", ranks: bool = True, max_evaluations: int = 100) -> None:
-        self.nu = nu
-        self.link = link
-        self.ranks = ranks
-        self.max_evaluations = max_evaluations
+    nu: float = 2.5
+    _: dataclasses.KW_ONLY
+    link: str = "logit"
+    ranks: bool = True
+    max_evaluations: int = 100
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows X and labels y."""
@@ -202,6 +196,7 @@ class AdditiveGPClassifier(_Classifier):
         return self
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class ProjectionPursuitGPClassifier(_Classifier):
     """Classification by a sum of functions of learned projections, by Laplace's approximation.
 
@@ -232,26 +227,15 @@ class ProjectionPursuitGPClassifier(_Classifier):
         One model for two classes, else one for each class against the rest.
     """
 
-    def __init__(
-        self,
-        projections: int | None = None,
-        *,
-        most: int = 20,
-        sines: int | None = None,
-        link: str = "logit",
-        ranks: bool = True,
-        seconds: float = 300.0,
-        max_evaluations: int = 300,
-        random_state: Any = None,
-    ) -> None:
-        self.projections = projections
-        self.most = most
-        self.sines = sines
-        self.link = link
-        self.ranks = ranks
-        self.seconds = seconds
-        self.max_evaluations = max_evaluations
-        self.random_state = random_state
+    projections: int | None = None
+    _: dataclasses.KW_ONLY
+    most: int = 20
+    sines: int | None = None
+    link: str = "logit"
+    ranks: bool = True
+    seconds: float = 300.0
+    max_evaluations: int = 300
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows X and labels y."""

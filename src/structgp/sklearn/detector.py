@@ -23,6 +23,7 @@ from ..parameters.tree import fixed, learned
 from ..posterior import Result
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class ChangePointDetector(Result, BaseEstimator):
     """Bayesian change points of a series, in hindsight (`fit`) and as it comes (`update`), as a scikit-learn estimator.
 
@@ -68,24 +69,14 @@ class ChangePointDetector(Result, BaseEstimator):
     array([30, 60])
     """
 
-    def __init__(
-        self,
-        segments: Any = None,
-        *,
-        hazard: Any = None,
-        hypotheses: int | None = 100,
-        threshold: float = 0.0,
-        learn: bool = True,
-        learn_rows: int = 1000,
-        resolution: float | None = None,
-    ) -> None:
-        self.segments = segments
-        self.hazard = hazard
-        self.hypotheses = hypotheses
-        self.threshold = threshold
-        self.learn = learn
-        self.learn_rows = learn_rows
-        self.resolution = resolution
+    segments: Any = None
+    _: dataclasses.KW_ONLY
+    hazard: Any = None
+    hypotheses: int | None = 100
+    threshold: float = 0.0
+    learn: bool = True
+    learn_rows: int = 1000
+    resolution: float | None = None
 
     def fit(self, X: Any, y: Any = None, t: Any = None) -> Self:
         """Learn from a series X, (N,) or (N, S) for S series that change together; NaN is a missing value.

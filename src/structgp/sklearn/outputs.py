@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Self
 
 import numpy as np
@@ -10,11 +11,13 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from ..inputs.reading import describe_bad, few, read_numbers
+from ..models.candidates import SECONDS
 from ..models.outputs import fit_outputs
-from .estimators import GPRegressor
+from .regression import GPRegressor
 from .rows import RowReader
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class MultiOutputGP(MultiOutputMixin, RegressorMixin, RowReader):
     """Several targets that hang together, learned together: each tells of the others, also where they were not seen.
 
@@ -51,26 +54,15 @@ class MultiOutputGP(MultiOutputMixin, RegressorMixin, RowReader):
     True
     """
 
-    def __init__(
-        self,
-        kernel: Any = None,
-        *,
-        logs: Any = "auto",
-        lags: Any = False,
-        parameters: Any = "auto",
-        restarts: int | None = None,
-        seconds: float | None = 300.0,
-        max_evaluations: int = 500,
-        random_state: Any = None,
-    ) -> None:
-        self.kernel = kernel
-        self.logs = logs
-        self.lags = lags
-        self.parameters = parameters
-        self.restarts = restarts
-        self.seconds = seconds
-        self.max_evaluations = max_evaluations
-        self.random_state = random_state
+    kernel: Any = None
+    _: dataclasses.KW_ONLY
+    logs: Any = "auto"
+    lags: Any = False
+    parameters: Any = "auto"
+    restarts: int | None = None
+    seconds: float | None = SECONDS
+    max_evaluations: int = 500
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows X and targets y, (N, P), where NaN are values that were not seen."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any, Self
 
@@ -14,48 +15,23 @@ from ..kernels.independent import Independent
 from ..kernels.stationary import Matern52, Matern72
 from ..likelihoods.switch import TwinnedLabels
 from ..means import ConstantMean
-from ..models.candidates import SECONDS
 from ..models.robust import EITHER, Units, heteroscedastic, latent_kernel, twinned
 from ..parameters.tree import fixed, learned
 from ..process.gp import GP
-from .estimators import _GPEstimator, _units_of_columns
+from .learning import Learner, units_of_columns
 
 FLAT = 0.1  # slope of labels that are little more than coins, beside 3 of the others; learned, the two might change places
 
 
-class _Standardised(_GPEstimator):
+@dataclasses.dataclass(eq=False, repr=False)
+class _Standardised(Learner):
     """What is learned in standard units of X and y: there the priors mean the same for all data."""
 
-    def __init__(
-        self,
-        kernel: Any = None,
-        *,
-        gate: Any = None,
-        structure: Any = "auto",
-        learn: bool = True,
-        parameters: Any = "best",
-        restarts: int | None = 0,
-        seconds: float | None = SECONDS,
-        max_evaluations: int = 200,
-        random_state: Any = None,
-    ) -> None:
-        self.kernel = kernel
-        self.gate = gate
-        self.structure = structure
-        self.learn = learn
-        self.parameters = parameters
-        self.restarts = restarts
-        self.seconds = seconds
-        self.max_evaluations = max_evaluations
-        self.random_state = random_state
-
-    def _learn(self, gp: GP, X: np.ndarray, y: np.ndarray) -> None:
-        options: dict[str, Any] = {"structure": self.structure}
-        if self.learn:
-            options |= {"restarts": self.restarts, "seed": self._seed(), "max_evaluations": self.max_evaluations}
-            options |= {"parameters": self.parameters, "seconds": self.seconds}
-        fitted = (gp.fit if self.learn else gp.condition)(X, y, **options)
-        self._keep(fitted, fitted.plan)
+    kernel: Any = None
+    _: dataclasses.KW_ONLY
+    gate: Any = None
+    parameters: Any = "best"
+    restarts: int | None = 0
 
     def _predicted(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -79,10 +55,10 @@ class _SeveralLatents(RegressorMixin, _Standardised):
         """Learn from rows X and targets y (N,)."""
         X = self._rows(X, reset=True)
         y = column_or_1d(self._numbers(X, y), warn=True)
-        self._columns = _units_of_columns(X)
-        center, scale = _units_of_columns(y[:, None])
+        self._columns = units_of_columns(X)
+        center, scale = units_of_columns(y[:, None])
         self._center, self._scale = float(center[0]), float(scale[0])
-        self._learn(self._model(), self._in_units(X), (y - self._center) / self._scale)
+        self._fit(self._model(), self._in_units(X), (y - self._center) / self._scale)
         self.log_evidence_ -= len(y) * np.log(self._scale)
         self._told()
         return self
@@ -226,13 +202,13 @@ class RobustGPClassifier(ClassifierMixin, _Standardised):
                 f"Only binary classification is supported. The type of the target is multiclass: {len(classes)} classes; "
                 "use GPClassifier, or one RobustGPClassifier for each class against the rest"
             )
-        self.classes_, self._columns = classes, _units_of_columns(X)
+        self.classes_, self._columns = classes, units_of_columns(X)
         units = Units(self.n_features_in_)
         rigid = -0.3 + 0.5 * math.log(units.columns), 0.3
         kernel = self.kernel or latent_kernel(units, rigid, (0.0, 1.0), Matern72)
         kernels: Any = Independent(self.gate or latent_kernel(units, (-1.5, 0.7), (0.7, 0.7)), kernel)
         gp = GP(kernels, TwinnedLabels(flat=fixed(FLAT)), ConstantMean(learned([1.5, 0.0], prior=EITHER)))
-        self._learn(gp, self._in_units(X), codes.astype(float))
+        self._fit(gp, self._in_units(X), codes.astype(float))
         self.outlier_probability_ = self.fitted_.outlier_probability
         return self
 

@@ -1,92 +1,33 @@
-"""The scikit-learn door: Gaussian processes as estimators, for pipelines, grid searches and cross-validation."""
+"""Regression by Gaussian processes as scikit-learn estimators: of numbers, and of counts."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from ..engines.approximation import of_structure
-from ..inputs.layouts import as_inputs
-from ..inputs.observations import read_observations
 from ..inputs.reading import read_numbers
-from ..kernels.independent import kernels_of
-from ..kernels.nonstationary import Constant
-from ..kernels.stationary import Matern52, SquaredExponential
-from ..learn.initialise import suggested
+from ..kernels.stationary import Matern52
 from ..likelihoods.base import Likelihood
-from ..likelihoods.categories import Categorical
 from ..likelihoods.counts import NegativeBinomial, Poisson
 from ..likelihoods.gaussian import Gaussian
-from ..likelihoods.labels import Bernoulli
 from ..likelihoods.robust import LaplaceNoise, MixtureNoise, StudentT
-from ..means import ConstantMean, LinearMean, ZeroMean
-from ..models.candidates import SECONDS, SUMS, affordable_rows
-from ..models.choose import ENDING, of_many_rows
-from ..models.labels import NormalScores
-from ..models.one_against_rest import OneAgainstRest
-from ..parameters.priors import Alike, LogNormal
-from ..parameters.tree import Annotated, fixed, learned
+from ..models.choose import of_many_rows
+from ..parameters.tree import Annotated, fixed
 from ..process.gp import GP
-from .rows import RowReader
+from .learning import Learner, as_mean, in_units_of
 
-MEANS = {"zero": ZeroMean, "constant": ConstantMean, "linear": LinearMean}
 NOISES = {"student-t": StudentT, "laplace": LaplaceNoise, "mixture": MixtureNoise}
 FAR = 100.0  # spreads of y
-SCORED = 1000  # rows from which on those of a column are known well enough to take their normal scores
 FAMILIES = {"poisson": Poisson, "negative-binomial": NegativeBinomial}
 
 
-class _GPEstimator(RowReader):
-    """What the estimators share: learning or not, and what is kept."""
-
-    def _mean(self) -> Any:
-        if not isinstance(self.mean, str):
-            return self.mean
-        if self.mean not in MEANS:
-            raise ValueError(f"mean must be one of {list(MEANS)}, a number, a function or a Mean, got {self.mean!r}")
-        return LinearMean(slope=np.zeros(self.n_features_in_)) if self.mean == "linear" else MEANS[self.mean]()
-
-    def _fit(self, gp: GP, X: np.ndarray, y: np.ndarray, **options: Any) -> None:
-        """Learn, or condition with the parameters as they are, and keep what scikit-learn's users look for.
-
-        A kernel of ours starts in the units of the data.
-        """
-        if self.kernel is None and not isinstance(gp.likelihood, (Bernoulli, Categorical)):
-            noise, extra = options.get("noise"), options.get("extra")
-            gp = suggested(gp, X, read_observations(gp.likelihood, y, noise, "error", as_inputs(X), extra))
-        if self.learn:
-            options |= {"restarts": self.restarts, "seed": self._seed(), "max_evaluations": self.max_evaluations}
-            seconds = None if self.seconds is None else (1 - ENDING) * self.seconds
-            options |= {"parameters": self.parameters, "seconds": seconds}
-        action = gp.fit if self.learn else gp.condition
-        structure, approximate = of_structure(self.structure)
-        fitted = action(X, y, structure=structure, approximate=approximate, **options)
-        self._keep(fitted, fitted.plan)
-
-    def _keep(self, fitted: Any, plan: Any) -> None:
-        self.fitted_, self.plan_ = fitted, plan
-        self.kernel_, self.likelihood_ = getattr(fitted, "kernel", None), fitted.likelihood
-        self.log_evidence_ = fitted.log_evidence
-
-    def _without_matrix(self, X: np.ndarray, plain: bool, task: str, classes: int = 0) -> bool:
-        """Whether the matrix of all rows is too large for the time that there is, or something else was asked for."""
-        if of_structure(self.structure)[1] is not None:
-            return False
-        if self.structure in SUMS and not plain:
-            raise ValueError(
-                f"structure={self.structure!r} learns its own kernel from two columns or more: leave kernel, noise, mean, "
-                "inference and learn to their defaults, or see AdditiveGP and ProjectionPursuitGP"
-            )
-        if self.structure != "auto" or not plain or self.seconds is None:
-            return plain and self.structure in SUMS
-        return len(X) > affordable_rows(X.shape[1], task, classes, self.seconds)
-
-
-class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
+@dataclasses.dataclass(eq=False, repr=False)
+class GPRegressor(MultiOutputMixin, RegressorMixin, Learner):
     """Gaussian-process regression as a scikit-learn estimator.
 
     Parameters
@@ -149,32 +90,12 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
     0.99 ± 0.11
     """
 
-    def __init__(
-        self,
-        kernel: Any = None,
-        *,
-        noise: Any = None,
-        mean: Any = "constant",
-        structure: Any = "auto",
-        learn: bool = True,
-        parameters: Any = "auto",
-        normalize_y: Any = "auto",
-        restarts: int | None = None,
-        seconds: float | None = SECONDS,
-        max_evaluations: int = 500,
-        random_state: Any = None,
-    ) -> None:
-        self.kernel = kernel
-        self.noise = noise
-        self.mean = mean
-        self.structure = structure
-        self.learn = learn
-        self.parameters = parameters
-        self.normalize_y = normalize_y
-        self.restarts = restarts
-        self.seconds = seconds
-        self.max_evaluations = max_evaluations
-        self.random_state = random_state
+    kernel: Any = None
+    _: dataclasses.KW_ONLY
+    noise: Any = None
+    mean: Any = "constant"
+    normalize_y: Any = "auto"
+    max_evaluations: int = 500
 
     def fit(self, X: Any, y: Any, noise: Any = None) -> Self:
         """Learn from rows X and targets y, (N,) or (N, T).
@@ -183,7 +104,7 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         """
         X = self._rows(X, reset=True)
         y = self._numbers(X, y)
-        gp = GP(self._kernel(), self._likelihood(), self._mean())
+        gp = GP(self._kernel(), self._likelihood(), as_mean(self.mean, X.shape[1]))
         self._center, self._scale = self._units(y, noise)
         scaled, noise = (y - self._center) / self._scale, self._scaled_noise(noise)
         ours = self.kernel is None and self.noise is None and isinstance(self.mean, str) and self.mean == "constant"
@@ -191,6 +112,7 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         if self._without_matrix(X, plain, "regression"):
             self._keep(*of_many_rows(X, scaled, self.structure, self._seed(), seconds=self.seconds))
         else:
+            gp = in_units_of(gp, X, scaled, noise) if self.kernel is None else gp
             self._fit(gp, X, scaled, noise=noise)
         self.noise_ = float(np.asarray(self.likelihood_.moments(0.0)[1]))
         self.log_evidence_ -= len(y) * float(np.sum(np.log(self._scale)))
@@ -302,159 +224,8 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, _GPEstimator):
         return fixed(self.noise)
 
 
-class GPClassifier(ClassifierMixin, _GPEstimator):
-    """Gaussian-process classification as a scikit-learn estimator, for two classes or more.
-
-    Two classes share one function behind a probit or logit link. Of more, each has its own: against the rest, or in a softmax.
-
-    Parameters
-    ----------
-    kernel : Kernel, default None
-        What is believed of the function. None standardises the columns of X, of more than 1000 rows by their normal scores
-        (so that skewed columns cost nothing), and takes `SquaredExponential` with a lengthscale for each column, which stay
-        alike unless the data say otherwise, and a constant; `Matern52` in place of it when X has one column, whose cost is
-        linear.
-    link : {"probit", "logit"}, default "probit"
-        How a function becomes a probability, except in a softmax.
-    multi_class : {"one-against-rest", "softmax"}, default "one-against-rest"
-        Of more than two classes, whether each is learned against the rest, by EP, and the probabilities made to sum to one; or
-        all at once, by Laplace's approximation, which leaves their functions, and so the probabilities, less sure.
-    inference : {"ep", "laplace", "variational", "power-ep"} or None, default None
-        How the posterior is approximated; None takes EP, and Laplace for a softmax.
-    structure : str, default "auto"
-        The algorithm, as in `GP.fit`. Where the matrix of all rows takes longer than `seconds`, and kernel, inference and learn
-        are left to their defaults, "auto" lets others compete in place of it, as in `GPRegressor`.
-    learn : bool, default True
-        Whether `fit` learns the parameters or leaves them as they are.
-    parameters : str or Averaging, default "auto"
-        What is done about parameters that the data leave unsure, as in `GPRegressor`.
-    restarts : int or None, default None
-        How many more starts learning takes.
-    seconds : float or None, default 300
-        How long choosing and learning may take, about; None for as long as it takes.
-    max_evaluations : int, default 200
-        How often each climb may evaluate the evidence.
-    random_state : int, RandomState or None, default None
-        Makes the restarts repeatable.
-
-    Attributes
-    ----------
-    classes_ : array
-        The labels.
-    fitted_ : Fitted or FittedMixture
-        The model given the data, for the columns of X as they were standardised.
-    kernel_, likelihood_, plan_, log_evidence_
-        As learned, and how; for several classes, each against the rest, a tuple of kernels and the sum of the evidences.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from structgp import GPClassifier
-    >>> X = np.linspace(0, 6, 40)[:, None]
-    >>> model = GPClassifier().fit(X, np.where(np.sin(X[:, 0]) > 0, "up", "down"))
-    >>> model.predict([[1.5], [4.5]])
-    array(['up', 'down'], dtype='<U4')
-    """
-
-    _scores: NormalScores | None = None  # of the columns, where there are many rows
-
-    def __init__(
-        self,
-        kernel: Any = None,
-        *,
-        link: str = "probit",
-        multi_class: str = "one-against-rest",
-        inference: str | None = None,
-        structure: Any = "auto",
-        learn: bool = True,
-        parameters: Any = "auto",
-        restarts: int | None = None,
-        seconds: float | None = SECONDS,
-        max_evaluations: int = 200,
-        random_state: Any = None,
-    ) -> None:
-        self.kernel = kernel
-        self.link = link
-        self.multi_class = multi_class
-        self.inference = inference
-        self.structure = structure
-        self.learn = learn
-        self.parameters = parameters
-        self.restarts = restarts
-        self.seconds = seconds
-        self.max_evaluations = max_evaluations
-        self.random_state = random_state
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn from rows X and labels y."""
-        X = self._rows(X, reset=True)
-        classes, codes = self._labels(X, y)
-        if self.multi_class not in ("one-against-rest", "softmax"):
-            raise ValueError(f"multi_class must be 'one-against-rest' or 'softmax', got {self.multi_class!r}")
-        self.classes_ = classes
-        self._scores = NormalScores.of(X) if self.kernel is None and len(X) > SCORED and X.shape[1] > 1 else None
-        self._units = _units_of_columns(self._scored(X)) if self.kernel is None else (np.zeros(1), np.ones(1))
-        plain = self.kernel is None and self.inference in (None, "laplace") and self.learn and X.shape[1] > 1
-        if self._without_matrix(X, plain, "classification", len(classes)):
-            rows, link = self._standardised(X), self.link
-            self._keep(*of_many_rows(rows, codes, self.structure, self._seed(), len(classes), link, self.seconds))
-            return self
-        several = len(self.classes_) > 2
-        if several and self.multi_class == "one-against-rest":
-            self._fit_each(self._standardised(X), codes)
-            return self
-        likelihood = Categorical(classes=len(self.classes_)) if several else Bernoulli(link=self.link)
-        mean: Any = self._level()
-        if several and mean is not None:
-            mean = ConstantMean(np.zeros(len(self.classes_)))
-        self._fit(GP(self._kernel(), likelihood, mean), self._standardised(X), codes.astype(float), inference=self.inference)
-        return self
-
-    def _fit_each(self, X: np.ndarray, codes: np.ndarray) -> None:
-        """A model for each class against the rest."""
-        parts = []
-        for c, kernel in enumerate(kernels_of(self._kernel(), len(self.classes_))):
-            gp = GP(kernel, Bernoulli(link=self.link), self._level())
-            self._fit(gp, X, (codes == c).astype(float), inference=self.inference)
-            parts.append(self.fitted_)
-        self._keep(OneAgainstRest(tuple(parts)), self.plan_)
-        self.kernel_ = tuple(part.kernel for part in parts)
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class at rows X, (M, number of classes), averaged over what is not known of the function."""
-        check_is_fitted(self)
-        probability = self.fitted_.predict(self._standardised(self._rows(X, reset=False))).probability
-        return np.stack([1 - probability, probability], axis=1) if probability.ndim == 1 else probability
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The most probable label at rows X."""
-        probabilities = self.predict_proba(X)
-        return self.classes_[np.argmax(probabilities, axis=1)]
-
-    def _level(self) -> Any:
-        """The mean of labels: few inducing inputs say too little of a level that is part of the kernel."""
-        return None if of_structure(self.structure)[1] is None else ConstantMean()
-
-    def _standardised(self, X: np.ndarray) -> np.ndarray:
-        center, scale = self._units
-        return (self._scored(X) - center) / scale
-
-    def _scored(self, X: np.ndarray) -> np.ndarray:
-        return X if self._scores is None else self._scores(X)
-
-    def _kernel(self) -> Any:
-        if self.kernel is not None:
-            return self.kernel
-        D = self.n_features_in_
-        if self._level() is not None:
-            alike = learned(np.full(D, np.sqrt(D)), prior=Alike()) if D > 1 else 1.0
-            return SquaredExponential(alike, learned(4.0, prior=LogNormal(np.log(4.0), 2.0)))
-        if D == 1:
-            return Matern52(variance=4.0) + Constant()
-        return SquaredExponential(learned(np.full(D, np.sqrt(D)), prior=Alike()), 4.0) + Constant()
-
-
-class GPCountRegressor(RegressorMixin, _GPEstimator):
+@dataclasses.dataclass(eq=False, repr=False)
+class GPCountRegressor(RegressorMixin, Learner):
     """Counts whose logarithmic rate is a Gaussian process, as a scikit-learn estimator.
 
     Parameters
@@ -478,32 +249,11 @@ class GPCountRegressor(RegressorMixin, _GPEstimator):
     18
     """
 
-    def __init__(
-        self,
-        kernel: Any = None,
-        *,
-        family: str = "poisson",
-        mean: Any = "constant",
-        inference: str | None = None,
-        structure: Any = "auto",
-        learn: bool = True,
-        parameters: Any = "auto",
-        restarts: int | None = None,
-        seconds: float | None = SECONDS,
-        max_evaluations: int = 200,
-        random_state: Any = None,
-    ) -> None:
-        self.kernel = kernel
-        self.family = family
-        self.mean = mean
-        self.inference = inference
-        self.structure = structure
-        self.learn = learn
-        self.parameters = parameters
-        self.restarts = restarts
-        self.seconds = seconds
-        self.max_evaluations = max_evaluations
-        self.random_state = random_state
+    kernel: Any = None
+    _: dataclasses.KW_ONLY
+    family: str = "poisson"
+    mean: Any = "constant"
+    inference: str | None = None
 
     def fit(self, X: Any, y: Any, exposure: Any = None) -> Self:
         """Learn from rows X and counts y; `exposure` is what the rate of each row is multiplied by: time, area, persons."""
@@ -513,7 +263,8 @@ class GPCountRegressor(RegressorMixin, _GPEstimator):
             raise ValueError(f"family must be one of {list(FAMILIES)}, got {self.family!r}")
         D = self.n_features_in_
         kernel = Matern52(lengthscale=np.ones(D) if D > 1 else 1.0) if self.kernel is None else self.kernel
-        gp = GP(kernel, FAMILIES[self.family](), self._mean())
+        gp = GP(kernel, FAMILIES[self.family](), as_mean(self.mean, D))
+        gp = in_units_of(gp, X, y, extra=exposure) if self.kernel is None else gp
         self._fit(gp, X, y, inference=self.inference, extra=exposure)
         return self
 
@@ -538,9 +289,3 @@ class GPCountRegressor(RegressorMixin, _GPEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = True
         return tags
-
-
-def _units_of_columns(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each column; 1 for one that is constant."""
-    center, spread = X.mean(axis=0), X.std(axis=0)
-    return center, np.where(spread > 10 * np.finfo(float).eps * np.abs(center), spread, 1.0)
