@@ -15,6 +15,7 @@ densities are means over test rows.
 
 import argparse
 import time
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -175,50 +176,69 @@ def evidence(repeats: int, chains: int, box: float) -> None:
             print(f"{scales!s:<14} {way:<20} {np.sqrt(np.mean(e**2)):>9.3f} {said:>9} {n.mean():>20.0f}", flush=True)
 
 
-def tables(repeats: int, chains: int) -> None:
-    """Boyle's tables: Laplace against the truth for one lengthscale, AIS and Laplace for two models, data one by one."""
+def _one_lengthscale(size: int, center: float) -> Any:
+    """A squared exponential of unit variance with so many lengthscales, believed to be around e^center."""
     import structgp as sg
 
-    believed = lambda kernel, center: kernel.with_prior(lengthscale=sg.LogNormal(center, 1.0))
-    kernel = lambda size, center: believed(
-        sg.SquaredExponential(np.full(size, 0.5) if size > 1 else 0.5, sg.fixed(1.0)), center
-    )
-    one = sg.GP(kernel(1, 0.0), sg.Gaussian(sg.fixed(0.05**2)))
+    kernel = sg.SquaredExponential(np.full(size, 0.5) if size > 1 else 0.5, sg.fixed(1.0))
+    return kernel.with_prior(lengthscale=sg.LogNormal(center, 1.0))
+
+
+def laplace_ratios(seeds: Iterable[int]) -> dict[int, list[float]]:
+    """Boyle's table 8.1: Laplace's evidence over the true one, for 6 and for 18 places."""
+    import structgp as sg
+
+    one = sg.GP(_one_lengthscale(1, 0.0), sg.Gaussian(sg.fixed(0.05**2)))
     ratios: dict[int, list[float]] = {6: [], 18: []}
-    for seed in range(5 * repeats):
+    for seed in seeds:
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((18, 2))
         y = np.exp(-0.5 * np.sum(X * X, axis=1)) + 0.05 * rng.standard_normal(18)
         for N, found in ratios.items():
             laplace, exact = (evidences({"one": one}, X[:N], y[:N], method=way)[0].log for way in ("laplace", "quadrature"))
-            found.append(np.exp(laplace - exact))
-    print("8.1  Laplace / truth, 5, 50 and 95 % of data sets (the seed: .82-.88 for 6 places, .94-1.02 for 18)")
-    for N, found in ratios.items():
-        print(f"     {N:>2} places  " + "  ".join(f"{q:.3f}" for q in np.quantile(found, [0.05, 0.5, 0.95])))
+            found.append(float(np.exp(laplace - exact)))
+    return ratios
+
+
+def bayes_factors(scales: tuple[float, float], seed: int, chains: int, one_by_one: bool = True) -> dict[str, float]:
+    """Boyle's tables 8.2 and 8.3: the log Bayes factor of one lengthscale to two on a data set, by several ways."""
+    import structgp as sg
+
     models = {
-        "isotropic": sg.GP(kernel(1, np.log(2.0)), sg.Gaussian(sg.fixed(1e-4))),
-        "two": sg.GP(kernel(2, np.log(2.0)), sg.Gaussian(sg.fixed(1e-4))),
+        "isotropic": sg.GP(_one_lengthscale(1, np.log(2.0)), sg.Gaussian(sg.fixed(1e-4))),
+        "two": sg.GP(_one_lengthscale(2, np.log(2.0)), sg.Gaussian(sg.fixed(1e-4))),
     }
+    rng = np.random.default_rng(100 + seed)
+    X = rng.standard_normal((16, 2))
+    truth = sg.GP(sg.SquaredExponential(np.array(scales)), sg.Gaussian(1e-4))
+    y = truth.sample(X, 1, seed=seed, observed=True)[0]
+    factor = lambda pair: pair[0].log - pair[1].log
+    error = lambda pair: float(np.hypot(*(part.error or 0.0 for part in pair)))
+    exact, laplace = (factor(evidences(models, X, y, method=way)) for way in ("quadrature", "laplace"))
+    pair = evidences(models, X, y, method="ais", chains=chains, seed=seed)
+    found = {"truth": exact, "laplace": laplace, "ais": factor(pair), "error": error(pair)}
+    found["evaluations"] = max(part.evaluations for part in pair)
+    if one_by_one:
+        stream = sg.EvidenceStream(models, chains=2 * chains, seed=seed)
+        for x, value in zip(X, y, strict=True):
+            stream.tell(x, value)
+        arrived = list(stream.evidences.values())
+        found |= {"one by one": factor(arrived), "its error": error(arrived)}
+    return found
+
+
+def tables(repeats: int, chains: int) -> None:
+    """Boyle's tables: Laplace against the truth for one lengthscale, AIS and Laplace for two models, data one by one."""
+    print("8.1  Laplace / truth, 5, 50 and 95 % of data sets (the seed: .82-.88 for 6 places, .94-1.02 for 18)")
+    for N, found in laplace_ratios(range(5 * repeats)).items():
+        print(f"     {N:>2} places  " + "  ".join(f"{q:.3f}" for q in np.quantile(found, [0.05, 0.5, 0.95])))
     print("8.2, 8.3  log Bayes factor of one lengthscale to two, 5 data sets of each kind")
-    heads = ("truth", "laplace", "ais", "error", "evaluations", "one by one", "error")
+    heads = ("truth", "laplace", "ais", "error", "evaluations", "one by one", "its error")
     print(f"{'lengthscales':<12} " + " ".join(f"{head:>11}" for head in heads))
     for scales in ((2.0, 2.0), (10.0, 1.0)):
         for seed in range(5):
-            rng = np.random.default_rng(100 + seed)
-            X = rng.standard_normal((16, 2))
-            truth = sg.GP(sg.SquaredExponential(np.array(scales)), sg.Gaussian(1e-4))
-            y = truth.sample(X, 1, seed=seed, observed=True)[0]
-            factor = lambda pair: pair[0].log - pair[1].log
-            exact, laplace = (factor(evidences(models, X, y, method=way)) for way in ("quadrature", "laplace"))
-            pair = evidences(models, X, y, method="ais", chains=chains, seed=seed)
-            stream = sg.EvidenceStream(models, chains=2 * chains, seed=seed)
-            for x, value in zip(X, y, strict=True):
-                stream.tell(x, value)
-            arrived = list(stream.evidences.values())
-            errors = [float(np.hypot(*(part.error or 0.0 for part in two))) for two in (pair, arrived)]
-            many = max(part.evaluations for part in pair)
-            row = (exact, laplace, factor(pair), errors[0], many, factor(arrived), errors[1])
-            print(f"{scales!s:<12} " + " ".join(f"{value:>11.4g}" for value in row), flush=True)
+            row = bayes_factors(scales, seed, chains)
+            print(f"{scales!s:<12} " + " ".join(f"{row[head]:>11.4g}" for head in heads), flush=True)
 
 
 def stream(chains: int) -> None:

@@ -200,8 +200,20 @@ def regression(part: Part, inputs: int, args: argparse.Namespace) -> str:
     return f"{nmse:.4f}  {mnlp:7.4f}  {np.mean(np.abs(off) < 1.96):.3f}  {seconds:6.1f}  {count:4d}"
 
 
-def labels(part: Part, inputs: int, inference: str | None, learn: bool | None) -> str:
-    """Error rate and mean negative log probability of one fit."""
+class LabelScore(NamedTuple):
+    """Error rate, mean negative log probability, CPU seconds and evaluations of one fit."""
+
+    error: float
+    negative_log: float
+    seconds: float
+    evaluations: int
+
+    def __str__(self) -> str:
+        return f"{self.error:.4f}  {self.negative_log:7.4f}    -    {self.seconds:6.1f}  {self.evaluations:4d}"
+
+
+def labels(part: Part, inputs: int, inference: str | None, learn: bool | None) -> LabelScore:
+    """One fit."""
     import structgp as sg
 
     clock = time.process_time()
@@ -212,7 +224,7 @@ def labels(part: Part, inputs: int, inference: str | None, learn: bool | None) -
     p = np.clip(model.predict_proba(part.X_test)[:, column], 1e-12, 1 - 1e-12)
     seen = part.y_test == model.classes_[-1]
     nlp = -np.mean(np.log(np.where(seen, p, 1 - p)))
-    return f"{np.mean((p > 0.5) != seen):.4f}  {nlp:7.4f}    -    {seconds:6.1f}  {model.fitted_.learning.evaluations:4d}"
+    return LabelScore(float(np.mean((p > 0.5) != seen)), float(nlp), seconds, model.fitted_.learning.evaluations)
 
 
 def usps() -> Part:

@@ -1,0 +1,1 @@
+"""The tables and figures of the five sources, run again: `python -m study --list`."""

@@ -1,0 +1,1 @@
+"""The experiments, chapter by chapter of the five sources."""
