@@ -16,9 +16,9 @@ from structgp.engines.grid_seen import SeenCells
 from structgp.engines.machine import KINDS, Machine, Work
 from structgp.engines.plan import Plan, duration, evaluations_of
 from structgp.inputs.observations import read_observations
+from structgp.learn.account import Progress
 from structgp.learn.clock import Deadline
 from structgp.learn.evidence import GaussianEvidence, evidence_objective
-from structgp.learn.maximise import Progress
 from structgp.parameters.tree import free_vector
 
 REFERENCE = machine.REFERENCE["cpu"]

@@ -10,9 +10,9 @@ import structgp as sg
 import zoo
 from structgp.inputs.layouts import as_inputs
 from structgp.inputs.observations import read_observations
+from structgp.learn.climb import climb
 from structgp.learn.clock import NEVER, Deadline
 from structgp.learn.em import maximise_by_em
-from structgp.learn.maximise import climb
 from structgp.learn.peak import Averaging
 from structgp.models.pursuit.search import Family, Search, schwarz
 from structgp.models.pursuit.sine_model import SineModel

@@ -27,7 +27,7 @@ from ..inference.base import Inferred
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
-from ..learn.maximise import Learning
+from ..learn.account import Learning
 from ..linalg.blocks import Contrasts
 from ..linalg.dense import factors
 from ..linalg.dense.cholesky import factorise, lapack_threads

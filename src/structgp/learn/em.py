@@ -45,10 +45,11 @@ from ..structure.approximate import approximated
 from ..structure.base import No
 from ..structure.dense import typical_variance
 from ..structure.state_space import Where, chain_of, harmonics_of
+from .account import Learning, Progress
 from .clock import NEVER, OUT_OF_TIME, Deadline
 from .initialise import candidates, units_of
-from .maximise import Learning, Progress, bounds_of, perturbed
 from .objective import LOWEST
+from .starts import bounds_of, perturbed
 
 GAIN = 1e-10  # of the objective for each observation, below which EM has ended
 STEPS = 10  # iterations of L-BFGS-B in one maximisation

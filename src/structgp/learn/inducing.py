@@ -42,10 +42,12 @@ from ..parameters.tree import free_vector, learned_leaves, leaves, named_values,
 from ..posterior import Model
 from ..structure.dense import typical_variance
 from ..structure.low_rank import LowRank
+from .account import Learning
+from .climb import PATIENCE, climb
 from .clock import NEVER, Deadline
 from .evidence import evidence_objective
 from .initialise import limits_of, units_of
-from .maximise import PATIENCE, Learning, climb, maximise
+from .maximise import maximise
 from .objective import Objective
 from .some_rows import learn_from_some
 

@@ -25,7 +25,7 @@ from ..kernels.outputs import Coregion, Lagged, outputs_of
 from ..kernels.stationary import ProductMatern, Radial
 from ..kernels.views import On, Project, Warp
 from ..likelihoods.gaussian import Gaussian
-from ..means import ConstantMean, LevelOfOutput, LinearMean, Mean
+from ..means import ConstantMean, LevelOfOutput, LinearMean, Mean, ZeroMean
 from ..parameters.supports import Real
 from ..parameters.tree import free_bounds, learned_leaves, named_values, with_values
 from ..posterior import Model
@@ -164,7 +164,8 @@ def _with_offset(model: Model, X: np.ndarray, level: Any, spread: Any) -> tuple[
     """The variance of f about a mean that is known, when the data lie away from it: only the kernel can take them there."""
     if _of_mean(model, level, X) or jax.eval_shape(model.mean.features, X[0]).shape[0]:
         return ()
-    offset = level - np.mean(in_few_sizes(jax.vmap(model.mean), X), axis=0)
+    known = 0.0 if isinstance(model.mean, ZeroMean) else np.mean(in_few_sizes(jax.vmap(model.mean), X), axis=0)
+    offset = level - known
     far = offset**2 > (spread if model.likelihood.latents > 1 else np.mean(spread))
     return (spread + np.where(far, offset**2, 0.0),) if np.any(far) else ()
 

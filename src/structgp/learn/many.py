@@ -21,12 +21,14 @@ from ..inputs.observations import Data
 from ..parameters.tree import as_numpy, free_names, free_vector, with_free
 from ..posterior import Model
 from ..structure.state_space import harmonics_of
+from .account import Learning, Progress
+from .climb import TOLERANCE, climb
 from .clock import NEVER, OUT_OF_TIME, Deadline
 from .evidence import log_evidence
 from .initialise import candidates, units_of
 from .lockstep import Ends, minimise_all
-from .maximise import TOLERANCE, Learning, Progress, bounds_of, climb, perturbed
 from .objective import LOWEST, Objective
+from .starts import bounds_of, perturbed
 
 TOGETHER = 128  # series in one vectorised piece: more do not get faster
 SHORTEST = 16  # length of the shortest batch

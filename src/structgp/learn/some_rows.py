@@ -15,10 +15,12 @@ from ..inputs.layouts import as_inputs
 from ..inputs.observations import Data
 from ..linalg.dense.cholesky import lapack_threads
 from ..parameters.tree import free_vector
+from .account import Learning
+from .climb import climb
 from .clock import NEVER, Deadline
 from .evidence import evidence_objective
 from .initialise import limits_of, suggested, units_of
-from .maximise import WORTH, Learning, climb
+from .maximise import WORTH
 
 
 @double_precision

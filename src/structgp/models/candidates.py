@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..engines.approximation import Approximation
-from ..engines.base import Cost
+from ..engines.base import MANY_ROWS, Cost
 from ..engines.cholesky import LARGEST, cost_of_matrix, look_at_matrix
 from ..engines.inducing import cost_of_inputs
 from ..engines.inducing_inputs import Inducing
@@ -27,7 +27,7 @@ from ..kernels.stationary import Matern52, SquaredExponential
 from ..learn.clock import Deadline
 from ..learn.inducing import SEEN, go_on_through_inputs
 from ..learn.initialise import SOME
-from ..learn.maximise import MANY_ROWS, maximise
+from ..learn.maximise import maximise
 from ..learn.some_rows import learn_from_some
 from ..likelihoods.base import Likelihood
 from ..likelihoods.gaussian import Gaussian

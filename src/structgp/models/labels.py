@@ -27,8 +27,9 @@ from ..inputs.layouts import Inputs, Points, as_inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
 from ..kernels.stationary import Matern52
+from ..learn.account import Learning
+from ..learn.climb import climb
 from ..learn.clock import Deadline
-from ..learn.maximise import Learning, climb
 from ..learn.objective import Objective
 from ..likelihoods.base import Likelihood
 from ..likelihoods.labels import Bernoulli

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import warnings
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from ..inputs.observations import Data
 from ..inputs.rows import filled, in_bucket, size_for, unseen_beyond
 from ..kernels.independent import kernels_of
 from ..linalg.dense.cholesky import lapack_threads
+from ..parameters.tree import free_vector, with_free
 from ..posterior import Conditional, Model
 from ..structure.dense import typical_variance
 
@@ -143,6 +145,20 @@ def posterior_of(model: Model, inputs: Inputs, data: Data, engine: Engine) -> Po
 given_data = jax.jit(posterior_of, static_argnames="engine")
 
 
+@functools.partial(jax.jit, static_argnames="engine")
+def given_to_first(
+    thetas: Float[Array, "K P"], count: Any, model: Model, inputs: Inputs, data: Data, engine: Engine
+) -> Posterior:
+    """The posteriors at the first so many of these θ, one after the other: they would not fit into the cache side by side.
+
+    One program serves the mode of an average alone and all of its members.
+    """
+    at = lambda theta: posterior_of(with_free(model, theta), inputs, data, engine)
+    room = jax.tree.map(lambda leaf: jnp.zeros((len(thetas), *leaf.shape), leaf.dtype), jax.eval_shape(at, thetas[0]))
+    put = lambda i, known: jax.tree.map(lambda all, leaf: all.at[i].set(leaf), known, at(thetas[i]))
+    return jax.lax.fori_loop(0, count, put, room)
+
+
 @functools.partial(jax.jit, static_argnames=("engine", "signed"))
 def given_sites(model: Model, inputs: Inputs, w: Any, h: Any, evidence: Any, engine: Engine, signed: bool) -> Posterior:
     """The posterior of sites that were found for other observations, and the evidence that came with them."""
@@ -186,15 +202,19 @@ def condition(
     rule: Inference | None = None,
     start: tuple[Any, Any] | None = None,
     found: Found | None = None,
+    members: int = 0,
 ) -> Conditioned:
-    """A prior given data, by a rule for the sites when they are not Gaussian: searched from a start, or found already."""
+    """A prior given data, by a rule for the sites when they are not Gaussian: searched from a start, or found already.
+
+    Where an average over so many parameters is to come, it is by the program that will condition all of its members.
+    """
     count = len(inputs)
     with lapack_threads(plan.rows):
         inputs, data = few_sizes(inputs, data, plan.engine)
         engine = plan.engine.tuned(model, inputs, data)
         inputs = engine.prepared(model, inputs, data)
         if rule is None:
-            posterior = jax.block_until_ready(given_data(model, inputs, data, engine))
+            posterior = jax.block_until_ready(_given_gaussian(model, inputs, data, engine, members))
             inferred = None
         else:
             found = _search(model, inputs, data, engine, rule, start) if found is None else found
@@ -205,6 +225,13 @@ def condition(
         astray = inferred is not None and not inferred.converged and model.likelihood.latents > 1
         raise ValueError(inferred.advice if astray else why_not_positive(model, inputs, data))  # type: ignore[union-attr]
     return Conditioned(posterior, plan.run_by(engine, _accuracy(posterior, data)), inferred)
+
+
+def _given_gaussian(model: Model, inputs: Inputs, data: Data, engine: Engine, members: int) -> Posterior:
+    if not members:
+        return given_data(model, inputs, data, engine)
+    posteriors = given_to_first(np.tile(free_vector(model), (members, 1)), 1, model, inputs, data, engine)
+    return dataclasses.replace(jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[0]), posteriors), prior=model)
 
 
 def evidence_bounds(posterior: Posterior, data: Data) -> tuple[float, float] | None:
@@ -227,12 +254,21 @@ def _accuracy(posterior: Posterior, data: Data) -> str | None:
 
 
 def compiled_ahead(
-    model: Model, inputs: Inputs, data: Data, engine: Engine, rule: Inference | None = None, after: Early | None = None
+    model: Model,
+    inputs: Inputs,
+    data: Data,
+    engine: Engine,
+    rule: Inference | None = None,
+    members: int = 0,
+    after: Early | None = None,
 ) -> Early:
     """The program that will condition on data by this engine, compiled while learning runs, after what is needed first."""
     inputs, data = few_sizes(inputs, data, engine)
     engine = engine.tuned(model, inputs, data)
     inputs = engine.prepared(model, inputs, data, search=False)
+    if rule is None and members:
+        thetas = np.tile(free_vector(model), (members, 1))
+        return compiling(given_to_first, thetas, 1, model, inputs, data, engine, after=after)
     if rule is None:
         return compiling(given_data, model, inputs, data, engine, after=after)
     w, h = rule.unknown(model.likelihood, len(inputs))

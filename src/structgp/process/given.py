@@ -15,7 +15,7 @@ from ..engines.plan import Plan
 from ..inference.base import Inferred
 from ..inputs.layouts import Inputs, as_inputs, clocks_of
 from ..inputs.observations import Data
-from ..learn.maximise import Learning
+from ..learn.account import Learning
 from ..linalg.blocks import diagonals
 from ..posterior import Conditional, Model, Moments, Prediction, Result
 from .conditioning import Conditioned, Posterior, evidence_bounds

@@ -20,6 +20,7 @@ from ..inputs.outputs import read_rows
 from ..kernels.algebra import Kernel
 from ..kernels.independent import IndependentKernels
 from ..kernels.outputs import outputs_of
+from ..learn.account import INTERRUPTED, warn_if_pressed
 from ..learn.average import average
 from ..learn.believe import believe
 from ..learn.blocks import block_start
@@ -29,7 +30,7 @@ from ..learn.em import maximise_by_em
 from ..learn.evidence import objective_at
 from ..learn.inducing import maximise_through_inputs
 from ..learn.initialise import suggested
-from ..learn.maximise import INTERRUPTED, maximise, warn_if_pressed
+from ..learn.maximise import maximise
 from ..learn.objective import Objective
 from ..learn.peak import Averaging, choose
 from ..learn.rotate import check_rotations, perturbed, turned
@@ -44,6 +45,7 @@ from .batches import STEPS, fit_batches
 from .conditioning import check_inputs, compiled_ahead, condition, rule_for
 from .fitted import Fitted
 from .inducing_stream import InducingStream, stream_through_inputs
+from .members import are_kept
 from .mixture import FittedMixture, averaged
 from .prior import sample_prior
 from .series import FittedSeries, condition_series, fit_series
@@ -265,7 +267,8 @@ class GP(Parametrised):
                 options["others"] = [*starts, perturbed(start, climbed, options["seed"])]
             else:
                 options["others"] = [*starts, *turned(start, rotations, options["seed"])]
-        with lapack_threads(chosen.rows), compiled_ahead(gp, inputs, data, chosen.engine, rule, after=gradient):
+        members = averaging.count if averaging is not None and are_kept(chosen, averaging.count) else 0
+        with lapack_threads(chosen.rows), compiled_ahead(gp, inputs, data, chosen.engine, rule, members, after=gradient):
             if sites is not None and method == "evidence" and chosen.engine.learner == "evidence":
                 without = block_start(gp, inputs, data, options["objective"], sites, deadline)
                 options["others"] = options.get("others", []) + without
@@ -276,7 +279,8 @@ class GP(Parametrised):
         chosen = chosen.tuned(learned, inputs, data)
         if averaging is not None and isinstance(parameters, str) and parameters == "auto":
             averaging, chosen = _in_time(averaging, chosen, len(free_vector(gp)), learning, deadline)
-        best = Fitted.of(learned, inputs, data, condition(learned, inputs, data, chosen, rule, found=found), learning)
+        given = condition(learned, inputs, data, chosen, rule, found=found, members=members)
+        best = Fitted.of(learned, inputs, data, given, learning)
         if averaging is None or beliefs is None or learning.message in STOPPED:
             return best
         with lapack_threads(chosen.rows):

@@ -12,14 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import double_precision
-from ..engines.base import Engine
+from ..engines.plan import Plan
 from ..inference.choose import choose
-from ..inputs.layouts import Inputs
-from ..inputs.observations import Data
 from ..linalg.dense.cholesky import lapack_threads
-from ..parameters.tree import FreeMap, as_numpy, with_free
-from ..posterior import Model
-from .conditioning import Conditioned, Posterior, condition, few_sizes, posterior_of
+from ..parameters.tree import FreeMap, as_numpy
+from .conditioning import Conditioned, Posterior, condition, few_sizes, given_to_first
 from .fitted import Fitted
 
 KEPT = 256e6  # bytes of members that are kept; of larger ones θ is, and they are conditioned again for each answer
@@ -33,8 +30,7 @@ class Members(Sequence[Fitted]):
     ) -> None:
         self.mode, self.thetas, self._at = mode, thetas, FreeMap(mode.gp)
         self._known: dict[int, Fitted] = dict(enumerate(known))
-        cost = mode.plan.chosen.cost
-        self.kept = (cost.bytes if cost else 0.0) * len(thetas) <= KEPT
+        self.kept = are_kept(mode.plan, len(thetas))
         if together is not None:
             self.__dict__["together"] = together
 
@@ -54,7 +50,7 @@ class Members(Sequence[Fitted]):
             return self._known[number]
         gp, together = as_numpy(self._at(self.thetas[number])), self.__dict__.get("together")
         if together is None:
-            member = at_parameters(self.mode, gp)
+            member = at_parameters(self.mode, gp, len(self) if self.kept else 0)
         else:
             posterior = jax.tree.map(lambda leaf: np.asarray(leaf)[number], together)
             given = Conditioned(posterior, self.mode.plan)
@@ -85,7 +81,13 @@ class Members(Sequence[Fitted]):
         if any(engine.prepared(model, inputs, data, search=False) is not inputs for model in models):
             return None
         with lapack_threads(plan.rows):
-            return jax.block_until_ready(_given_to_all(self.thetas, fitted.gp, inputs, data, engine))
+            return jax.block_until_ready(given_to_first(self.thetas, len(self), fitted.gp, inputs, data, engine))
+
+
+def are_kept(plan: Plan, members: int) -> bool:
+    """Whether so many members of an average are small enough to be kept, and are conditioned in one program."""
+    cost = plan.chosen.cost
+    return (cost.bytes if cost else 0.0) * members <= KEPT
 
 
 def stacked(posteriors: Sequence[Posterior]) -> Posterior | None:
@@ -96,21 +98,18 @@ def stacked(posteriors: Sequence[Posterior]) -> Posterior | None:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *posteriors)
 
 
-def at_parameters(fitted: Fitted, gp: Any) -> Fitted:
-    """The same data and the same algorithm with other parameters; sites are searched from those that were found."""
+def at_parameters(fitted: Fitted, gp: Any, members: int = 0) -> Fitted:
+    """The same data and the same algorithm with other parameters; sites are searched from those that were found.
+
+    `members` is that of `condition`.
+    """
     inferred = fitted.inference
     rule = None if inferred is None else choose(gp.likelihood, inferred.method, fitted.data.weight is not None)
     start = None if inferred is None else (inferred.w, inferred.h)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        given = condition(gp, fitted.inputs, fitted.data, fitted.plan, rule, start)
+        given = condition(gp, fitted.inputs, fitted.data, fitted.plan, rule, start, members=members)
     return Fitted.of(gp, fitted.inputs, fitted.data, given, fitted.learning)
-
-
-@functools.partial(jax.jit, static_argnames="engine")
-def _given_to_all(thetas: Any, model: Model, inputs: Inputs, data: Data, engine: Engine) -> Posterior:
-    """One member after the other in one program: they would not fit into the cache side by side."""
-    return jax.lax.map(lambda theta: posterior_of(with_free(model, theta), inputs, data, engine), thetas)
 
 
 @functools.partial(jax.jit, static_argnames="part")

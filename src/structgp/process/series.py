@@ -19,9 +19,9 @@ from ..inputs.clock import Clocks, without_dates
 from ..inputs.layouts import Times, as_inputs, clocks_of
 from ..inputs.observations import Data, read_observations
 from ..inputs.reading import read_numbers
+from ..learn.account import Learning
 from ..learn.clock import Deadline
 from ..learn.many import Batch, batches_of, engine_for, maximise_apart, maximise_shared, over_series, summed
-from ..learn.maximise import Learning
 from ..parameters.tree import as_numpy
 from ..posterior import Model, Prediction, Result
 from ..structure.base import No

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..learn.account import Learning
 from ..learn.believe import WeakBeliefs
-from ..learn.maximise import Learning
 from ..parameters.supports import Positive
 from ..parameters.tree import Leaf, learned_leaves, leaves
 

@@ -24,9 +24,10 @@ from ...inputs.observations import Data, read_observations
 from ...inputs.rows import filled, size_for
 from ...kernels.algebra import Kernel, Sum
 from ...kernels.stationary import HalfIntegerMatern, Matern52
+from ...learn.account import Learning
+from ...learn.climb import climb
 from ...learn.clock import NEVER, Deadline
 from ...learn.evidence import evidence_objective
-from ...learn.maximise import Learning, climb
 from ...learn.objective import Objective
 from ...learn.sites import SiteEvidence
 from ...likelihoods.base import Likelihood

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._types import Seed, double_precision
-from ...learn.maximise import Learning, climb
+from ...learn.account import Learning
+from ...learn.climb import climb
 from ...learn.objective import Objective
 from ...parameters.tree import Parametrised, as_numpy, free_vector, with_free
 from .filter import CHUNK, Step, first_belief, follow, log_evidence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..._types import Seed, double_precision, generator
-from ...learn.maximise import Learning
+from ...learn.account import Learning
 from ...linalg.filters import segmentations
 from ...linalg.filters.segmentations import Trail
 from ...posterior import Result

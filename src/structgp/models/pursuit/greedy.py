@@ -21,7 +21,7 @@ import numpy as np
 from ..._types import Numbers, Seed, double_precision, generator
 from ...inputs.layouts import as_inputs
 from ...kernels.stationary import Matern
-from ...learn.maximise import climb
+from ...learn.climb import climb
 from ...learn.objective import Objective
 from ...likelihoods.gaussian import Gaussian
 from ...linalg.filters import kalman

@@ -23,7 +23,7 @@ from ...inputs.observations import read_observations
 from ...kernels.algebra import Kernel, Sum
 from ...kernels.stationary import Matern
 from ...kernels.views import Project
-from ...learn.maximise import Learning
+from ...learn.account import Learning
 from ...likelihoods.gaussian import Gaussian
 from ...linalg.dense.cholesky import lapack_threads
 from ...linalg.features import splines

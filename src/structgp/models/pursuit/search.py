@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from ...learn.account import Learning
+from ...learn.climb import climb
 from ...learn.clock import Deadline
-from ...learn.maximise import Learning, climb
 from ...learn.objective import Objective
 from ...parameters.tree import free_vector
 from .sine_model import SineModel
