@@ -23,6 +23,7 @@ _WHERE = {
     "process.stream": ["Stream"],
     "process.inducing_stream": ["InducingStream"],
     "process.series": ["FittedSeries"],
+    "process.parts": ["FittedParts"],
     "parameters.tree": ["Parametrised", "fixed", "learned", "parameter"],
     "parameters.supports": [
         "increasing",
@@ -136,7 +137,7 @@ _WHERE = {
     "decide.reduced": ["ReducedRank"],
     "models.network": ["BayesianNetwork"],
     "decide.rules": ["Adaptive", "Bounded", "NoGain", "SmallEI", "Target"],
-    "tables.batches": ["ParquetBatches"],
+    "inputs.batches": ["ParquetBatches"],
     "sklearn.outputs": ["MultiOutputGP"],
     "models.outputs": ["FittedOutputs", "fit_outputs"],
     "sklearn.classification": ["GPClassifier"],

@@ -99,7 +99,8 @@ class GaussianEvidence:
         model, data, engine = self._model, self._data, self._engine(theta)
         begun = _side_by_side(lambda part: _begin(theta, model, part, data, engine), self._parts)
         log_det, gram = jax.tree.map(lambda *sums: functools.reduce(operator.add, sums), *(sums for sums, _ in begun))
-        value, direct, *to_sums = _summed_up(theta, model, data, log_det, gram, self.inputs.dimension)
+        seen, T = np.sum(np.asarray(self.data.seen)), self.data.y.shape[1]
+        value, direct, *to_sums = summed_up(theta, model, seen, log_det, gram, self.inputs.dimension, T)
         pulled = _side_by_side(lambda pull: _pull(pull, tuple(to_sums)), [pull for _, pull in begun])
         return value, functools.reduce(operator.add, pulled, direct)
 
@@ -164,12 +165,14 @@ def _pull(pull: Any, cotangents: tuple[Array, Array]) -> Array:
     return pull(cotangents)[0]
 
 
-@functools.partial(jax.jit, static_argnames="D")
-def _summed_up(theta: Any, model: Model, data: Data, log_det: Array, gram: Array, D: int) -> tuple[Array, Array, Array, Array]:
+@functools.partial(jax.jit, static_argnames=("D", "T"))
+def summed_up(
+    theta: Any, model: Model, seen: Any, log_det: Array, gram: Array, D: int, T: int
+) -> tuple[Array, Array, Array, Array]:
     """The objective, and its derivatives in θ, log|C| and TᵀC⁻¹T, each with the others held."""
 
     def value(theta: Array, log_det: Array, gram: Array) -> Array:
-        return integrate(with_free(model, theta), log_det, gram, jnp.sum(data.seen), data.y.shape[1], D)[0]
+        return integrate(with_free(model, theta), log_det, gram, seen, T, D)[0]
 
     found, slopes = jax.value_and_grad(value, argnums=(0, 1, 2))(theta, log_det, gram)
     return found, *slopes

@@ -17,6 +17,7 @@ from ..inference.mcmc import LatentDraws, sample_latents
 from ..inputs.layouts import Grid, Inputs, Points, Times, as_inputs, as_times_of_outputs, clocks_of, grid_of
 from ..inputs.observations import Data, read_observations
 from ..inputs.outputs import read_rows
+from ..inputs.parts import sources_of
 from ..kernels.algebra import Kernel
 from ..kernels.independent import IndependentKernels
 from ..kernels.outputs import outputs_of
@@ -47,6 +48,7 @@ from .fitted import Fitted
 from .inducing_stream import InducingStream, stream_through_inputs
 from .members import are_kept
 from .mixture import FittedMixture, averaged
+from .parts import condition_parts, fit_parts, plan_parts, read_parts
 from .prior import sample_prior
 from .series import FittedSeries, condition_series, fit_series
 from .stream import Stream, from_nothing
@@ -119,6 +121,7 @@ class GP(Parametrised):
         extra: Any = None,
         weights: Any = None,
         parameters: Any = "auto",
+        over: Any = None,
     ) -> Plan:
         """What would run at these inputs, what it costs, and why not the others.
 
@@ -129,6 +132,9 @@ class GP(Parametrised):
         ``"matern"`` a Matérn kernel of high order; the plan says how far the covariance is then off. Other approximations are
         values: `Approximation`.
         """
+        sources = sources_of(X, y, noise)
+        if sources is not None:
+            return plan_parts(self, read_parts(sources, self, "infer", over, {"structure": structure}), approximate)  # type: ignore[return-value]
         if y is None:
             inputs, data = as_inputs(X, clocks=()), None
         else:
@@ -142,7 +148,7 @@ class GP(Parametrised):
     def condition(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         noise: Any = None,
         missing: str = "error",
@@ -151,6 +157,7 @@ class GP(Parametrised):
         inference: str | None = None,
         extra: Any = None,
         weights: Any = None,
+        over: Any = None,
     ) -> Fitted:
         """The process given data, with the parameters as they are.
 
@@ -164,7 +171,13 @@ class GP(Parametrised):
         by default the one that suits the likelihood. `extra` is what the likelihood wants to know of each observation besides:
         the exposure of a count, the trials of a binomial, whether a duration is censored. `weights` say how often each
         observation counts.
+
+        X and y may be Dask collections, Parquet files or `ParquetBatches`, as in `fit`; `over` says who works on their parts.
         """
+        sources = sources_of(X, y, noise)
+        if sources is not None:
+            others = {"structure": structure, "inference": inference, "extra": extra, "weights": weights}
+            return condition_parts(self, read_parts(sources, self, missing, over, others), approximate)  # type: ignore[return-value]
         inputs, data = read_rows(self, X, y, noise, missing, extra, weights)
         check_inputs(self, inputs)
         rule = rule_for(self, inference, data)
@@ -177,7 +190,7 @@ class GP(Parametrised):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         noise: Any = None,
         missing: str = "error",
@@ -195,6 +208,7 @@ class GP(Parametrised):
         parameters: Any = "auto",
         rotations: int | str = 0,
         starts: Sequence[Any] = (),
+        over: Any = None,
     ) -> Fitted | FittedMixture:
         """Learn the parameters, then condition on the data.
 
@@ -216,10 +230,22 @@ class GP(Parametrised):
         other values to begin at as well.
 
         `inference`, `extra` and `weights` are for observations that are not Gaussian, as in `condition`.
+
+        A series that is too long for one place comes in parts: X and y are Dask collections, or X the path of Parquet files and
+        y the name of a column, or X is a `ParquetBatches`. The parts are worked on where they are read, by the current Dask
+        client or what `over` names: a client, the address of a scheduler, an executor as in `concurrent.futures`; else here,
+        one after the other. The numbers are those of the whole, to rounding; the result is a `FittedParts`.
         """
         if not isinstance(method, str) or method not in LEARNERS:
             raise ValueError(f"method must be one of {sorted(LEARNERS)}, got {method!r}")
         deadline = Deadline.after(seconds)
+        sources = sources_of(X, y, noise)
+        if sources is not None:
+            others = {"structure": structure, "inference": inference, "extra": extra, "weights": weights, "method": method}
+            others |= {"parameters": parameters, "rotations": rotations, "starts": starts}
+            known = read_parts(sources, self, missing, over, others)
+            climbing: dict[str, Any] = {"restarts": restarts, "seed": seed, "progress": progress, "deadline": deadline}
+            return fit_parts(self, known, approximate=approximate, max_evaluations=max_evaluations, **climbing)  # type: ignore[return-value]
         inputs, data = read_rows(self, X, y, noise, missing, extra, weights)
         check_inputs(self, inputs)
         rule = rule_for(self, inference, data)

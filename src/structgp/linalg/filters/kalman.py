@@ -33,10 +33,13 @@ cotangent ⟨G, s r⁻M m⁻ᵀ + 2 S (P⁻ − V)⟩ of u.
 
 Only the state at the beginning of each segment is kept for the adjoint; inside a segment the filter runs again.
 Transitions and their derivatives are computed for all places of a segment at once.
+
+A part of a series begins with the (m, P) that the places before it leave, and its adjoint with the (r, N) of those after it:
+then the numbers above are the part's own, and all parts together give the whole (`kalman_parts`).
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -59,6 +62,19 @@ class Options(NamedTuple):
     segment: int = 128
 
 
+class Others(NamedTuple):
+    """What the other parts of a series say to one: (m, P) at its first place, (r, N) at its last, and whether it is the first.
+
+    They are in the basis of `observed_first`, and constants to the gradient.
+    """
+
+    m: Float[Any, "D C"]
+    P: Float[Any, "D D"]
+    r: Float[Any, "D C"]
+    N: Float[Any, "D D"]
+    first: Float[Any, ""]  # 1, or 0
+
+
 def evidence(
     chain: Chain,
     gaps: Float[Array, " N"],
@@ -69,12 +85,13 @@ def evidence(
     natural: bool = False,
     adjoint: bool = True,
     segment: int = 128,
+    others: Others | None = None,
 ) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
     """(log_det, gram) of the module's head. `gaps[0]` is not used.
 
     `accurate` asks for the exact form (a chain that is not stationary always gets it); `adjoint=False` leaves the
     gradient to JAX, which then can also be differentiated forwards and twice. Columns of unseen places may hold
-    anything, NaN too.
+    anything, NaN too. Of a part of a series, `others` are what the other parts say; the gradient is then the part's share.
     """
     assert not chain.varies, "kalman_emission is for chains that are seen differently from place to place"
     accurate = accurate or not chain.stationary
@@ -84,14 +101,14 @@ def evidence(
     gaps = jnp.concatenate([jnp.zeros_like(gaps[:1]), gaps[1:]])
     chain = observed_first(chain)
     options = Options(accurate, natural, min(segment, len(gaps)))
-    data = tuple(_segments(x, options) for x in (gaps, precision, columns))
+    data = tuple(segments(x, options) for x in (gaps, precision, columns))
     if adjoint:
         leaves, treedef = jax.tree.flatten(chain)
-        return _evidence_adjoint((treedef, options), leaves, *data)
-    return _forward(chain, options, *data)[0]
+        return _evidence_adjoint((treedef, options), leaves, *data, others)
+    return forward(chain, options, *data, others)[0]
 
 
-def _segments(x, options):
+def segments(x, options):
     """(segment, place): filled up at the end with places where nothing is seen (gap 0, precision 0)."""
     pad = -len(x) % options.segment
     x = jnp.concatenate([x, jnp.zeros((pad, *x.shape[1:]), x.dtype)]) if pad else x
@@ -194,8 +211,8 @@ def site_sums(precision, columns, variance, mean, *, natural):
     return _sums(Options(natural=natural), precision, columns, variance[:, None], mean)
 
 
-def _forward(chain, options, gaps, precision, columns):
-    """(log_det, gram) and the state at the beginning of every segment."""
+def forward(chain, options, gaps, precision, columns, others=None):
+    """(log_det, gram), the state at the beginning of every segment, and the last one."""
     form = form_of(chain.size, columns.shape[-1])
     V = base(form, chain, options)
 
@@ -206,11 +223,15 @@ def _forward(chain, options, gaps, precision, columns):
         p, mean = (form.array(form.unpack(x))[0] for x in seen)
         return last, (state, _sums_along(options, w, T.T, p[0], mean))
 
-    P = chain.start().astype(columns.dtype)
-    m = jnp.zeros((chain.size, columns.shape[-1]), columns.dtype)
+    m, P = beginning(chain, columns) if others is None else others[:2]
     first = pack_state(form, form.of(m), form.of(0.5 * (P + P.T)))
-    _, (begins, (log_dets, grams)) = lax.scan(jax.checkpoint(segment), first, (gaps, precision, columns))
-    return (jnp.sum(log_dets), jnp.sum(grams, 0)), begins
+    last, (begins, (log_dets, grams)) = lax.scan(jax.checkpoint(segment), first, (gaps, precision, columns))
+    return (jnp.sum(log_dets), jnp.sum(grams, 0)), begins, last
+
+
+def beginning(chain, columns):
+    """(m, P) before anything is seen."""
+    return jnp.zeros((chain.size, columns.shape[-1]), columns.dtype), chain.start().astype(columns.dtype)
 
 
 def _column(form, x):
@@ -219,23 +240,24 @@ def _column(form, x):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _evidence_adjoint(static, leaves, gaps, precision, columns):
+def _evidence_adjoint(static, leaves, gaps, precision, columns, others):
     treedef, options = static
     chain = jax.tree.unflatten(treedef, leaves)
-    if chain.size > _CHUNK_ABOVE and not options.natural:  # without a gradient, several places at a time are faster
+    if chain.size > _CHUNK_ABOVE and not options.natural and others is None:
+        # without a gradient, several places at a time are faster
         return kalman_chunk.evidence(chain, *(x.reshape(-1, *x.shape[2:]) for x in (gaps, precision, columns)))
-    return _forward(chain, options, gaps, precision, columns)[0]
+    return forward(chain, options, gaps, precision, columns, others)[0]
 
 
-def _evidence_fwd(static, leaves, gaps, precision, columns):
+def _evidence_fwd(static, leaves, gaps, precision, columns, others):
     treedef, options = static
-    value, begins = _forward(jax.tree.unflatten(treedef, leaves), options, gaps, precision, columns)
-    return value, (leaves, gaps, precision, columns, begins)
+    value, begins, _ = forward(jax.tree.unflatten(treedef, leaves), options, gaps, precision, columns, others)
+    return value, (leaves, gaps, precision, columns, others, begins)
 
 
 def _evidence_bwd(static, kept, cotangents):
     treedef, options = static
-    leaves, gaps, precision, columns, begins = kept
+    leaves, gaps, precision, columns, others, begins = kept
     chain = jax.tree.unflatten(treedef, leaves)
     form = form_of(chain.size, columns.shape[-1])
     l, M = cotangents[0], cotangents[1] + cotangents[1].T
@@ -252,13 +274,17 @@ def _evidence_bwd(static, kept, cotangents):
 
     D, C = chain.size, columns.shape[-1]
     zero = lambda *shape: form.of(jnp.zeros(shape, columns.dtype))
-    first = (*pack_state(form, zero(D, C), zero(D, D)), form.pack(zero(1, D))), jax.tree.map(jnp.zeros_like, leaves)
+    later = (zero(D, C), zero(D, D)) if others is None else map(form.of, others[2:4])
+    first = (*pack_state(form, *later), form.pack(zero(1, D))), jax.tree.map(jnp.zeros_like, leaves)
     xs = (begins, gaps, precision, columns)
     ((r, N, V_row), leaves_bar), bars = lax.scan(segment, first, xs, reverse=True)
     r, N = (form.array(x) for x in unpack_state(form, (r, N)))
-    start_bar = 0.5 * _sign(options) * (r @ M @ r.T) + l * N if options.accurate else _cross(form.array(form.unpack(V_row))[0])
+    if options.accurate:
+        start_bar = (0.5 * _sign(options) * (r @ M @ r.T) + l * N) * (1.0 if others is None else others.first)
+    else:
+        start_bar = _cross(form.array(form.unpack(V_row))[0])
     _, pull = jax.vjp(lambda leaves: jax.tree.unflatten(treedef, leaves).start(), leaves)
-    return jax.tree.map(jnp.add, leaves_bar, pull(start_bar)[0]), *bars
+    return jax.tree.map(jnp.add, leaves_bar, pull(start_bar)[0]), *bars, jax.tree.map(jnp.zeros_like, others)
 
 
 _evidence_adjoint.defvjp(_evidence_fwd, _evidence_bwd)

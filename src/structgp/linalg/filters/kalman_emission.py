@@ -19,6 +19,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from structgp.linalg.filters import kalman_smooth
+from structgp.linalg.filters.kalman import Others
 from structgp.linalg.filters.kalman_smooth import Smoothed
 from structgp.linalg.markov.chain_base import Chain
 from structgp.linalg.small import Broadcast, Dense, form_of
@@ -33,8 +34,17 @@ def evidence(
     *,
     natural: bool = False,
     segment: int = 128,
+    others: Others | None = None,
 ) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
     """(log_det, gram) of `kalman.evidence`, at sorted places t, of several outputs each with the one that is seen there."""
+    found, last = filtered(
+        chain, t, precision, columns, which, natural=natural, segment=segment, begin=_begin(chain, columns, others)
+    )
+    return found if others is None else _tied(found, last, others)
+
+
+def filtered(chain, t, precision, columns, which=None, *, natural=False, segment=128, begin):
+    """(log_det, gram), and (m, P) of z after the last place."""
     places = streams(chain, t, precision, columns, natural, which)
     segment = min(segment, len(t))
 
@@ -45,8 +55,31 @@ def evidence(
         return state, sums(natural, w[:, None], T, p[:, None], mean)
 
     cut = lambda x: jnp.pad(x, [(0, -len(t) % segment)] + [(0, 0)] * (x.ndim - 1)).reshape(-1, segment, *x.shape[1:])
-    _, (log_dets, grams) = lax.scan(run, _first(chain, columns), tuple(cut(x) for x in places))
-    return jnp.sum(log_dets), jnp.sum(grams, 0)
+    last, (log_dets, grams) = lax.scan(run, begin, tuple(cut(x) for x in places))
+    return (jnp.sum(log_dets), jnp.sum(grams, 0)), last
+
+
+@jax.custom_vjp
+def _tied(found, last, others):
+    """(log_det, gram) of a part, through whose last (m, P) the places after it depend on it as their (r, N) say."""
+    return found
+
+
+def _tied_back(others, cotangents):
+    l, M = cotangents[0], cotangents[1] + cotangents[1].T
+    last = -others.r @ M, l * others.N - 0.5 * others.r @ M @ others.r.T
+    return cotangents, last, jax.tree.map(jnp.zeros_like, others)
+
+
+_tied.defvjp(lambda found, last, others: (found, others), _tied_back)
+
+
+def _begin(chain, columns, others):
+    """(m, P) at the first place; that of the first part depends on the chain."""
+    start = _first(chain, columns)
+    if others is None:
+        return start
+    return others.m, others.P + others.first * (start[1] - lax.stop_gradient(start[1]))
 
 
 def smooth(
@@ -57,14 +90,16 @@ def smooth(
     which: Int[Array, " N"] | None = None,
     *,
     natural: bool = False,
+    others: Others | None = None,
 ) -> Smoothed:
-    """Everything known at sorted places t, for the state (f, z)."""
+    """Everything known at sorted places t, for the state (f, z); of a part with what `others` say of z."""
     gaps, h, w, T = streams(chain, t, precision, columns, natural, which)
     moves = _moves(chain, gaps)
-    _, (p, mean, g, m, P) = lax.scan(step_of(chain.size, natural), _first(chain, columns), (*moves, h, w, T))
-    zero = jnp.zeros_like(m[0]), jnp.zeros_like(P[0])
+    begin = _begin(chain, columns, others)
+    _, (p, mean, g, m, P) = lax.scan(step_of(chain.size, natural), begin, (*moves, h, w, T))
+    last = (jnp.zeros_like(m[0]), jnp.zeros_like(P[0])) if others is None else others[2:4]
     backwards = _step_back_of(chain.size, natural)
-    _, (r, N, r_seen, N_seen) = lax.scan(backwards, zero, (moves[0], h, w, T, p, mean, g), reverse=True)
+    _, (r, N, r_seen, N_seen) = lax.scan(backwards, last, (moves[0], h, w, T, p, mean, g), reverse=True)
     value = jnp.sum(h[:, :, None] * m, 1, keepdims=True)
     of_value = jnp.concatenate([jnp.sum(h * g, 1, keepdims=True), g], 1)
     P = jnp.concatenate([of_value[:, None], jnp.concatenate([g[:, :, None], P], 2)], 1)

@@ -47,7 +47,7 @@ def marginals(
     chain = observed_first(chain)
     form = form_of(chain.size, shifts.shape[-1])
     gaps = jnp.diff(t, prepend=t[:1])
-    data = tuple(kalman._segments(x, options) for x in (gaps, precision, shifts))
+    data = tuple(kalman.segments(x, options) for x in (gaps, precision, shifts))
     column = lambda M: jnp.moveaxis(form.array(form.unpack(M))[0], 0, -1)
     V = kalman.base(form, chain, options)
     stream = lambda gaps, w, T: kalman.stream(form, options, kalman._moves(chain, gaps, options), w, T)

@@ -87,6 +87,7 @@ def smooth(
     *,
     accurate: bool = True,
     natural: bool = False,
+    others: kalman.Others | None = None,
 ) -> Smoothed:
     """Filter forwards and (r, N) backwards. Arguments as in `kalman.evidence`."""
     assert not chain.varies, "kalman_emission is for chains that are seen differently from place to place"
@@ -97,11 +98,11 @@ def smooth(
     gaps = jnp.concatenate([jnp.zeros_like(gaps[:1]), gaps[1:]])
     moves = chain.transition(gaps), chain.noise(gaps) if options.accurate else None
     stream = kalman.stream(form, options, moves, precision, columns)
-    m, P = jnp.zeros((chain.size, columns.shape[-1]), columns.dtype), chain.start().astype(columns.dtype)
-    begin = kalman.pack_state(form, form.of(m), form.of(0.5 * (P + P.T)))
-    filtered, seen = forwards(form, options, kalman.base(form, chain, options), begin, stream)
-    end = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), filtered)
-    later = backwards(form, options, end, stream, filtered, seen)
+    m, P = kalman.beginning(chain, columns) if others is None else others[:2]
+    first = kalman.pack_state(form, form.of(m), form.of(0.5 * (P + P.T)))
+    filtered, seen = forwards(form, options, kalman.base(form, chain, options), first, stream)
+    last = (jnp.zeros_like(m), jnp.zeros_like(P)) if others is None else others[2:4]
+    later = backwards(form, options, kalman.pack_state(form, *map(form.of, last)), stream, filtered, seen)
     return known(form, lambda x: jnp.moveaxis(x, (0, 1), (1, 2)), filtered, later, seen)
 
 

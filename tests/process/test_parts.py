@@ -1,0 +1,170 @@
+"""A series in parts gives the numbers of the whole, whoever works on the parts and wherever they are read from."""
+
+import concurrent.futures
+import itertools
+
+import numpy as np
+import polars as pl
+import pytest
+
+import structgp as sg
+import zoo
+from structgp.crew import Here
+from structgp.inputs.layouts import as_inputs
+from structgp.inputs.observations import read_observations
+from structgp.learn.evidence import evidence_objective
+from structgp.learn.parts import SeriesEvidence
+from structgp.parameters.tree import free_vector
+from structgp.process.parts import _engine, condition_parts, read_parts
+
+RNG = np.random.default_rng(5)
+N = 40
+T = np.sort(RNG.uniform(0.0, 6.0, N))
+T[8] = T[9]  # the same place twice, on both sides of a boundary
+Y = np.stack([np.sin(2 * T) + 0.3 * RNG.normal(size=N), np.cos(T)], axis=1)
+Y[[3, 15, 16, 17, 18, 19, 20, 21]] = np.nan  # one part saw nothing
+NOISE = np.linspace(0.0, 0.3, N)
+CUTS = (0, 1, 8, 9, 15, 22, 29, 34, N)  # a part of one row; each fits into eight places
+NEW = np.array([-0.5, 0.0, T[8], 1.1, 2.0, T[21], 2.9, 3.3, 4.5, T[-1], 6.2, 7.5])
+GAUSSIAN = sg.Gaussian(0.2)
+CASES = {
+    "Matern12": sg.GP(sg.Matern12(0.8, 1.3), GAUSSIAN),
+    "Matern32": sg.GP(sg.Matern32(0.8, 1.3), GAUSSIAN, mean=0.4),
+    "Matern52": sg.GP(sg.Matern52(0.8, 1.3), GAUSSIAN),
+    "Matern72": sg.GP(sg.Matern72(0.8, 1.3), GAUSSIAN),
+    "sum": sg.GP(sg.Matern52(0.7, 1.2) + sg.Linear(0.3) + sg.White(0.2), GAUSSIAN),
+    "product": sg.GP(sg.Matern32(1.5) * sg.Cosine(1.1, 0.7), GAUSSIAN),
+    "periodic": sg.GP(sg.Periodic(1.3, 0.8, 1.2), GAUSSIAN),
+    "Wiener": sg.GP(sg.Wiener(0.8, start=-0.5), GAUSSIAN),
+    "spline": sg.GP(sg.Spline(0.8), GAUSSIAN),
+    "change point": sg.GP(sg.ChangePoint(sg.Matern32(0.8), sg.Matern52(1.4, 0.6), 2.5), GAUSSIAN),
+    "diffuse basis": sg.GP(sg.Matern32(0.8, 1.3), GAUSSIAN, mean=zoo.MEANS["diffuse basis"]),
+}
+
+
+def in_parts(gp, t, y, noise=None, cuts=CUTS, over=None, order=None):
+    """A series in parts that are in memory, in any order."""
+    parts = [slice(*ends) for ends in itertools.pairwise(cuts)]
+    parts = parts if order is None else [parts[i] for i in order]
+    sources = tuple([None if x is None else x[part] for part in parts] for x in (t, y, noise))
+    return read_parts(sources, gp, "infer", over or Here(1e9), {})
+
+
+def gradient(gp, known):
+    evidence = SeriesEvidence(gp, known.handles, known.crew, _engine(gp, known, None)[0], known.series)
+    return evidence(free_vector(gp))
+
+
+@pytest.mark.parametrize("name", zoo.mostly_full(CASES, "Matern32", "change point", "diffuse basis"))
+def test_parts_are_the_whole(x64, name):
+    gp = CASES[name]
+    known = in_parts(gp, T, Y, NOISE, order=[3, 0, 1, 2, 7, 6, 5, 4])
+    parts, whole = condition_parts(gp, known), gp.condition(T, Y, noise=NOISE, missing="infer", structure="markov")
+    assert np.isclose(parts.log_evidence, whole.log_evidence, rtol=1e-12)
+    value, slope = gradient(gp, known)
+    inputs = as_inputs(T)
+    data = read_observations(gp.likelihood, Y, NOISE, "infer", inputs)
+    exact = evidence_objective(gp, inputs, data, whole.plan.engine)
+    assert np.isclose(value, whole.log_evidence, rtol=1e-12)
+    assert np.allclose(slope, exact(free_vector(gp))[1], rtol=1e-9, atol=1e-9)  # sums of slopes that nearly cancel
+    ours, theirs = parts.predict(NEW), whole.predict(NEW)
+    assert np.allclose(ours.mean, theirs.mean, atol=1e-11)
+    assert np.allclose(ours.variance, theirs.variance, atol=1e-11)
+    assert np.allclose(ours.interval(0.9)[0], theirs.interval(0.9)[0], atol=1e-11)
+    back = np.concatenate([np.arange(CUTS[i], CUTS[i + 1]) for i in [3, 0, 1, 2, 7, 6, 5, 4]])
+    for question in ("smoothed", "leave_one_out"):
+        found = [np.concatenate(part) for part in zip(*getattr(parts, question)(), strict=True)]
+        known_ = getattr(whole, question)()
+        assert np.allclose(found[0], known_.mean[back], atol=1e-10, equal_nan=True)
+        assert np.allclose(found[1], known_.variance[:, 0][back], atol=1e-10, equal_nan=True)
+
+
+def test_ends_of_a_long_part_are_all_of_its_message(x64, monkeypatch):
+
+    monkeypatch.setattr("structgp.engines.chain_parts.EDGE", 8)
+    gp = sg.GP(sg.Matern32(0.05, 1.3), GAUSSIAN)
+    t = np.cumsum(RNG.uniform(0.2, 0.4, 120))
+    y = np.sin(t)
+    whole = gp.condition(t, y, structure="markov")
+    looked = []
+    monkeypatch.setattr("structgp.engines.chain_parts._whole", lambda *args: looked.append(args))
+    parts = condition_parts(gp, in_parts(gp, t, y, cuts=(0, 40, 80, 120)))
+    assert np.isclose(parts.log_evidence, whole.log_evidence, rtol=1e-13)
+    assert not looked
+
+
+def test_what_does_not_forget_is_looked_at_whole(x64, monkeypatch):
+    monkeypatch.setattr("structgp.engines.chain_parts.EDGE", 8)
+    gp = sg.GP(sg.Matern32(5.0, 1.3), GAUSSIAN)
+    t = np.cumsum(RNG.uniform(0.2, 0.4, 120))
+    parts = condition_parts(gp, in_parts(gp, t, np.sin(t), cuts=(0, 40, 80, 120)))
+    assert np.isclose(parts.log_evidence, gp.condition(t, np.sin(t), structure="markov").log_evidence, rtol=1e-13)
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Two files of rows along time, in pieces that are not sorted inside."""
+    t = np.sort(RNG.uniform(0, 20, 300))
+    y = np.sin(t) + 0.2 * RNG.normal(size=300)
+    for i, rows in enumerate((RNG.permutation(150), 150 + RNG.permutation(150))):
+        pl.DataFrame({"t": t[rows], "y": y[rows]}).write_parquet(tmp_path / f"{i}.parquet")
+    return tmp_path, t, y
+
+
+def test_files_are_fitted_in_parts_as_their_rows_are_in_memory(x64, file):
+    folder, t, y = file
+    gp = sg.GP(sg.Matern32(1.0, 1.0), GAUSSIAN)
+    parts = gp.fit(sg.ParquetBatches(str(folder / "*.parquet"), "y", rows=150))
+    whole = gp.fit(t, y, structure="markov", parameters="best")
+    assert np.isclose(parts.log_evidence, whole.log_evidence, rtol=1e-9)
+    assert np.allclose(free_vector(parts.gp), free_vector(whole.gp), atol=1e-4)  # where two climbs stop
+    names = gp.condition([folder / "0.parquet", folder / "1.parquet"], "y")
+    assert np.isclose(names.log_evidence, gp.condition(t, y).log_evidence, rtol=1e-12)
+    assert "2 parts one after the other, 2 states" in str(parts.plan)
+    assert "2 parts" in str(gp.plan(sg.ParquetBatches(str(folder / "*.parquet"), "y", rows=150)))
+    assert "log evidence" in parts.summary()
+
+
+def test_threads_give_the_same_bits(x64, file):
+    folder, _, _ = file
+    gp, rows = sg.GP(sg.Matern32(1.0, 1.0), GAUSSIAN), sg.ParquetBatches(str(folder / "*.parquet"), "y", rows=150)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        by_threads = gp.condition(rows, over=pool)
+        assert "by ThreadPoolExecutor" in str(by_threads.plan)
+        assert by_threads.log_evidence == gp.condition(rows, over=Here(0)).log_evidence  # where every part is read again
+        assert np.array_equal(by_threads.predict(NEW).mean, gp.condition(rows).predict(NEW).mean)
+
+
+def test_what_parts_cannot_do_is_refused(file):
+    folder, _, y = file
+    rows = sg.ParquetBatches(str(folder / "*.parquet"), "y", rows=100)
+    gp = sg.GP(sg.Matern32(1.0, 1.0), GAUSSIAN)
+    with pytest.raises(ValueError, match=r"the partitions overlap in t: one ends at .*set_index"):
+        gp.condition(rows)
+    rows = sg.ParquetBatches(str(folder / "*.parquet"), "y", rows=150)
+    with pytest.raises(ValueError, match="structure='dense' has no parts: its matrix couples all rows"):
+        gp.condition(rows, structure="dense")
+    with pytest.raises(ValueError, match=r"SquaredExponential has no finite state.*its matrix couples all rows"):
+        sg.GP(sg.SquaredExponential()).condition(rows)
+    with pytest.raises(ValueError, match="parameters='nuts' is not for data in parts: leave it out, or take 'best'"):
+        gp.fit(rows, parameters="nuts")
+    with pytest.raises(ValueError, match="must have Gaussian noise, not Bernoulli"):
+        sg.GP(sg.Matern32(), sg.Bernoulli()).fit(rows)
+    with pytest.raises(TypeError, match="y is the name of the column that is foretold"):
+        gp.fit(str(folder / "0.parquet"), y)
+    with pytest.raises(TypeError, match="over must be a Dask client, the address of a scheduler"):
+        gp.fit(rows, over=3)
+    with pytest.raises(TypeError, match="leave out y and noise"):
+        gp.fit(rows, y)
+
+
+def test_dates_are_counted_by_one_clock(x64, tmp_path):
+    days = np.datetime64("2026-01-01T12:00", "us") + np.arange(60) * np.timedelta64(1, "D")
+    y = np.sin(np.arange(60) / 5)
+    pl.DataFrame({"day": days, "y": y}).write_parquet(tmp_path / "days.parquet")
+    gp = sg.GP(sg.Matern32(8.0, 1.0), sg.Gaussian(0.01))
+    parts = gp.condition(sg.ParquetBatches(tmp_path / "days.parquet", "y", rows=25))
+    whole = gp.condition(days, y)
+    later = days[[3, 30, 59]] + np.timedelta64(7, "h")
+    assert np.isclose(parts.log_evidence, whole.log_evidence, rtol=1e-12)
+    assert np.allclose(parts.predict(later).mean, whole.predict(later).mean, atol=1e-11)
