@@ -25,9 +25,10 @@ from ..inputs.layouts import as_inputs
 from ..inputs.observations import Data
 from ..inputs.parts import Facts, Rows, in_order, look, read_part, share_of, size_of_part
 from ..inputs.rows import filled, size_for
+from ..learn.account import Learning, warn_if_pressed
 from ..learn.clock import Deadline
 from ..learn.initialise import candidates, limits_of, units_of
-from ..learn.maximise import Learning, climb, warn_if_pressed
+from ..learn.maximise import climb
 from ..learn.objective import Objective
 from ..learn.parts import Held, Series, SeriesEvidence, hold
 from ..linalg.filters.kalman import Others
