@@ -49,13 +49,20 @@ def test_evidence_and_estimate_are_those_of_the_whole_matrix():
     np.testing.assert_allclose(found.covariance, c * (K - K @ Phi.T @ np.linalg.solve(C, Phi @ K)), rtol=1e-8, atol=1e-12)
 
 
+def test_bands_hold_the_response():
+    largest = np.argsort(-(H**2))
+    largest = largest[: 1 + np.searchsorted(np.cumsum(H[largest] ** 2), 0.99 * np.sum(H**2))]  # lags that hold the energy
+    inside = []
+    for seed in range(8):
+        found = sg.identify(*record(seed=seed), lags=60)
+        inside.append(np.abs(found.weights[0] - H)[largest] <= 1.96 * found.impulse.sd[largest])
+    assert np.mean(inside) > 0.8  # of 64, eight at a time from one record, with 0.95 wanted
+
+
 def test_responses_poles_and_simulation():
     u, y = record()
     found = sg.identify(u, y, lags=60)
     assert 100 * (1 - np.linalg.norm(found.weights[0] - H) / np.linalg.norm(H)) > 90
-    largest = np.argsort(-(H**2))
-    largest = largest[: 1 + np.searchsorted(np.cumsum(H[largest] ** 2), 0.99 * np.sum(H**2))]  # lags that hold the energy
-    assert np.mean(np.abs(found.weights[0] - H)[largest] <= 1.96 * found.impulse.sd[largest]) > 0.85
     np.testing.assert_allclose(found.step.mean[-1], H.sum(), atol=3 * found.step.sd[-1])
     two = found.poles()
     assert two.order == 2

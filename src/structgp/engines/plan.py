@@ -215,7 +215,7 @@ def plan(
     if structure != "auto":
         return found
     if data is not None and _flops(found.chosen) > LARGEST**3:
-        _refuse_what_is_too_large(found, plan(model, inputs).engine.structure)
+        _refuse_what_is_too_large(found, plan(model, inputs).engine.structure, int(np.sum(data.seen)))
     return found
 
 
@@ -310,11 +310,14 @@ def _reason(offers: list[Offer]) -> str:
     return [offer.reason for offer in offers if offer.reason and offer.reason != NOT_NEEDED.reason][-1]
 
 
-def _refuse_what_is_too_large(found: Plan, usual: str) -> None:
-    """Where gaps leave nothing but a matrix that is too large, the structure that they spoil says what to do."""
+def _refuse_what_is_too_large(found: Plan, usual: str, rows: int) -> None:
+    """Where gaps leave nothing but a matrix that is too large, the structure that they spoil says why."""
     spoilt = [offer for offer in found.offers if offer.engine.structure == usual and offer.reason]
     if found.engine.structure != usual and spoilt:
-        raise ValueError(_reason(spoilt))
+        raise ValueError(
+            f"{_reason(spoilt)}, which leaves matrices that are too large for {rows} observations: leave out such places, "
+            "take a kernel with a finite state along the long axis, or give approximate=sg.Inducing(500)"
+        )
 
 
 def _approximate_plan(

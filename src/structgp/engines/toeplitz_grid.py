@@ -32,8 +32,6 @@ from .eigen import ONE_NOISE, noise_of
 from .machine import Work
 from .toeplitz import LOWEST_NOISE, OVERHEAD, inverse_work, recursion_work
 
-LONGEST = 5000  # places of an axis of which the eigenvectors can be had
-
 
 class LinesConditional(Conditional):
     """Lines given equally noisy values: α = C⁻¹T for each eigenvector of the other axes, and the first columns of its C⁻¹."""
@@ -136,7 +134,7 @@ class ToeplitzLines(Engine):
         engine = self.tuned(model, inputs, data)
         form = form_by_shape(engine, model.kernel, inputs)
         axis = line_factor(model.kernel, inputs)
-        no = first_no(form, not_gaussian(model, data), _spoilt(model, form, inputs, data), axis)
+        no = first_no(form, not_gaussian(model, data), not_alike(model, inputs, data), axis)
         if no:
             return no
         assert isinstance(inputs, Grid)
@@ -193,17 +191,6 @@ def all_toeplitz(
     """log|C| and the gram of independent lines that differ in their variance, one after the other."""
     log_dets, grams = jax.lax.map(lambda line: linalg.log_det_and_gram(line[0] * k, noise, line[1]), (gamma, turned))
     return jnp.sum(log_dets), jnp.sum(grams, axis=0)
-
-
-def _spoilt(model: Model, form: ToeplitzGrid | No, inputs: Inputs, data: Data | None) -> No | None:
-    """Why cells are not all alike; along an axis that is too long for anything else, with what to do."""
-    no = not_alike(model, inputs, data)
-    if no is None or isinstance(form, No) or data is None or max(form.grid.sizes) <= LONGEST:
-        return no
-    return No(
-        f"{no.reason}: this asks for the eigenvectors of an axis of {max(form.grid.sizes)} places (too many); "
-        "leave out the rows with such cells, or take a kernel with a finite state along that axis"
-    )
 
 
 def _too_low(noise: float, kernel: Kernel, inputs: Grid) -> bool:
