@@ -39,7 +39,7 @@ TOLD = 60  # seen rows that a new place is given
 AMONG_NEW = 30  # new places before it that one is given besides, when several are looked at together
 PLACES = 64  # looked at side by side
 AGAIN = 1.5  # change of the shape of the lengthscales after which neighbours are found again
-SAMPLE = 128  # rows at which these neighbours and many more are compared
+SAMPLE, ONE_OF = 128, 32  # rows at which these neighbours and many more are compared, of so many at most
 MANY, MOST_COMPARED = 8, 240  # times as many, but no more than so many (or twice as many)
 SIDE_BY_SIDE = 20_000  # rows from which on several cores share them
 MOST_PARTS = 16
@@ -172,10 +172,22 @@ def cost_of_neighbours(rows: int, m: int, D: int, told: int = TOLD) -> Cost:
         bytes=8.0 * rows * (4 * m + 6 * D),
         rows=m,
         evaluate=shared + cost_of_matrix(min(rows, GLIMPSE), D).evaluate,  # a dense glimpse tells where to begin
-        condition=evaluate + Work(functions=SEARCH * rows),
+        condition=evaluate
+        + Work(functions=SEARCH * rows)
+        + 2 * compared(rows) * factor(min(max(MANY * m, MOST_COMPARED), rows)),
         predict=factor(min(told, max(rows, 1))) + Work(functions=2 * SEARCH),
         programs=15.0,
     )
+
+
+def many_of(m: int, seen: int) -> int:
+    """The neighbours that these are compared with: so many that the rest tells little."""
+    return min(MANY * m, max(MOST_COMPARED, 2 * m), max(seen - 1, 1))
+
+
+def compared(seen: int) -> int:
+    """At how many rows what neighbours leave out is looked for: a power of two."""
+    return int(min(SAMPLE, 1 << max(seen // ONE_OF, 8).bit_length() - 1))
 
 
 class NeighbourEngine(Engine):
@@ -198,7 +210,7 @@ class NeighbourEngine(Engine):
         if self.m >= seen - 1:
             return Offer(self, cost, note=f"all earlier rows are neighbours{'; ' * bool(note)}{note}", glimpse=seen > 0)
         accuracy = (
-            f"approximate ({m} neighbours; {self.many(seen)} would change the log evidence by "
+            f"approximate ({m} neighbours; {many_of(self.m, seen)} would change the log evidence by "
             f"{self.lost(model, inputs, data):.2g} a row)"
         )
         return Offer(self, cost, note=note, accuracy=accuracy, glimpse=seen > 0)
@@ -232,10 +244,6 @@ class NeighbourEngine(Engine):
         kernel, X = structure.kernel, structure.X
         return NeighbourConditional(kernel, X, sites, structure.leaves, log_det, gram, *parts, self.told)
 
-    def many(self, seen: int) -> int:
-        """The neighbours that these are compared with: so many that the rest tells little."""
-        return min(MANY * self.m, max(MOST_COMPARED, 2 * self.m), max(seen - 1, 1))
-
     def lost(self, model: Model, inputs: Inputs, data: Data | None) -> float:
         """What a row's log evidence would gain from many more neighbours, by a sample of rows.
 
@@ -243,7 +251,7 @@ class NeighbourEngine(Engine):
         """
         seen = np.arange(len(inputs)) if data is None else np.flatnonzero(data.seen)
         X, noise = np.asarray(inputs.points), np.zeros(len(inputs)) + noise_variance(model, inputs, data)
-        of, count = np.unique(np.linspace(1, len(seen) - 1, SAMPLE).astype(int)), self.many(len(seen))
+        of, count = np.unique(np.linspace(1, len(seen) - 1, compared(len(seen))).astype(int)), many_of(self.m, len(seen))
         near = nearest_seen(X[seen] @ root_of(_metric(model.kernel, inputs.dimension)), seen, count, of)
         rows = seen[drawn_order(len(seen))[of]]
         few = np.where(np.arange(count) < self.m, near, -1)

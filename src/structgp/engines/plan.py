@@ -140,9 +140,14 @@ class Plan:
 
     def tuned(self, model: Model, inputs: Inputs, data: Data) -> Plan:
         """The same algorithm for other values of the parameters: its static choices made anew."""
+        again = self.again(model, inputs, data)  # what was chosen for other values is kept
+        return self.run_by(self.engine.tuned(model, inputs, data)) if again is None else again
+
+    def again(self, model: Model, inputs: Inputs, data: Data) -> Plan | None:
+        """The same algorithm for other values or more data; None where it does not apply to them."""
         offer = self.engine.offer(model, inputs, data)
-        if isinstance(offer, No):  # it was chosen for other values, and is kept
-            return self.run_by(self.engine.tuned(model, inputs, data))
+        if isinstance(offer, No):
+            return None
         said = self.chosen.accuracy if offer.accuracy == "exact" else offer.accuracy
         return self._taking(dataclasses.replace(offer, note=offer.note or self.chosen.note, accuracy=said))
 

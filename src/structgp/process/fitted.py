@@ -18,7 +18,6 @@ from ..inputs.layouts import Inputs, clocks_of, duplicates, together
 from ..inputs.observations import Data, joined
 from ..inputs.outputs import read_rows
 from ..parameters.tree import as_numpy
-from ..structure.base import No
 from .conditioning import Conditioned, Posterior, condition, given_more
 from .observed import AtObservations
 from .places import AtPlaces
@@ -167,8 +166,7 @@ def with_more(fitted: Any, new: Inputs, data: Data) -> tuple[Inputs, Data, Condi
     if fitted.inference is None and isinstance(fitted.conditional, CholeskyConditional):
         posterior = given_more(fitted.posterior, new, data, before)
         return inputs, both, Conditioned(posterior, plan(gp, inputs, "dense", data=both))
-    applies = not isinstance(fitted.plan.engine.offer(gp, inputs, both), No)
-    chosen = fitted.plan.tuned(gp, inputs, both) if applies else plan(gp, inputs, data=both)
+    chosen = fitted.plan.again(gp, inputs, both) or plan(gp, inputs, data=both)
     memory.check_offers(chosen.offers, inputs)
     rule = None if fitted.inference is None else choose(gp.likelihood, fitted.inference.method)
     if rule is None:
