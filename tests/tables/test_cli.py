@@ -13,7 +13,7 @@ import structgp as sg
 import zoo
 from structgp.models.one_against_rest import OneAgainstRest
 from structgp.tables.cli import app, seconds_of
-from structgp.tables.cli.fit import watching
+from structgp.tables.cli.learning import watching
 from structgp.tables.model import TableModel, load_table_model
 from structgp.tables.reading import Column, Layout, read_table
 from structgp.tables.report.sections import component_figures

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from ..model import TABLES, Map, TableModel, of_shape, on_map, usual_horizon
 from ..reading import Layout, Table, as_table
 from .candidates import candidates_for
 from .compare import Say, compare, quiet
+from .noise import noise_asked
 from .problem import Problem, calendar_of, layout_of, shape_of, targets, task_of
 
 if TYPE_CHECKING:
@@ -40,12 +41,12 @@ def prepare(
     *,
     task: str = "auto",
     time_column: str | None = None,
-    kernel: Callable[[list[str]], Kernel] | None = None,
+    kernel: Callable[[list[str]], Kernel | Mapping[str, Kernel]] | None = None,
     structure: str = "auto",
     budget: float = 120.0,
     seed: int = 0,
 ) -> Prepared:
-    """Read a table and see what could be fitted; `kernel` makes a kernel from the names of the inputs."""
+    """Read a table and see what could be fitted; `kernel` makes one, or several by name, from the names of the inputs."""
     frame = as_table(data).frame
     task = task_of(frame[target], task)
     layout = layout_of(as_table(data), target, time_column)
@@ -72,21 +73,24 @@ def fit_table(
     horizon: int | None = None,
     say: Say = quiet,
     parameters: Any = "auto",
+    likelihood: str = "auto",
     **options: Any,
 ) -> TableModel:
     """The best model of a target that is found within a budget of seconds; `say` hears what is done meanwhile.
 
-    `horizon` is how many steps of a series are forecast, by default about a tenth of those that were seen. `parameters` are
-    those of `GP.fit`: averaged over where few rows leave them unsure.
+    `horizon` is how many steps of a series are forecast, by default about a tenth of those that were seen; 0 is the default
+    where only a series will do. `parameters` are those of `GP.fit`: averaged over where few rows leave them unsure.
+    `likelihood` is one of LIKELIHOODS: how numbers scatter, decided by what plain noise leaves unless it is named.
     """
     deadline = Deadline.after(budget)
+    noise_asked(likelihood)
     ready = prepare(data, target, budget=budget, **options)
     problem = ready.problem
     if horizon is not None and problem.shape != "series":
         raise ValueError(
             f"a horizon needs a series, but the inputs {of_shape(problem.shape)}: name the column of the time by --time"
         )
-    fitted, trials, evaluation, notes, rows = compare(problem, ready.candidates, deadline, say, parameters)
+    fitted, trials, evaluation, notes, rows = compare(problem, ready.candidates, deadline, say, parameters, likelihood)
     places = np.unique(problem.X[rows, 0]) if problem.shape == "series" else np.zeros(0)
     if ready.skipped:
         many = "1 row" if ready.skipped == 1 else f"{ready.skipped} rows"

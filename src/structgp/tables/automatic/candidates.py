@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -55,11 +55,14 @@ TWICE = 2.0  # times the smallest value that the largest must be for a level tha
 NOISE = (0.1, 1.5)  # part of the variance that is noise, typically, and the standard deviation of its logarithm
 
 
-def candidates_for(problem: Problem, kernel: Kernel | None, structure: str, budget: float) -> list[Candidate]:
+def candidates_for(
+    problem: Problem, kernel: Kernel | Mapping[str, Kernel] | None, structure: str, budget: float
+) -> list[Candidate]:
     """The models that suit the shape of the data, the most reliable first."""
     make = _gps(problem, structure, COMPARING * budget, own=kernel is None)
     if kernel is not None:
-        return [make(repr(kernel), kernel, problem.task)]
+        given = {repr(kernel): kernel} if isinstance(kernel, Kernel) else kernel
+        return [make(name, one, problem.task) for name, one in given.items()]
     likelihood = NegativeBinomial() if problem.task == "counts" else Bernoulli("logit")
     limits = Limits(SEARCHING * budget, MOST_EVALUATIONS, learning_rows=LEARNING_ROWS)
     others = for_many_rows(problem.task, problem.X.shape, likelihood, len(problem.classes), problem.seed, limits)

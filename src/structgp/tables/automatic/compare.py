@@ -26,7 +26,7 @@ from ...models.judge import log_probabilities
 from ...parameters.tree import free_vector
 from ..model import TABLES, Evaluation, Trial
 from .candidates import as_shape
-from .noise import left_by
+from .noise import left_by, noise_asked
 from .problem import Problem
 from .scores import evaluate, left_out
 from .timing import Timing
@@ -64,19 +64,28 @@ class Attempt(NamedTuple):
 
 
 def compare(
-    problem: Problem, candidates: list[Candidate], deadline: Deadline, say: Say = quiet, parameters: Any = "best"
+    problem: Problem,
+    candidates: list[Candidate],
+    deadline: Deadline,
+    say: Say = quiet,
+    parameters: Any = "best",
+    likelihood: str = "auto",
 ) -> Outcome:
     """Try the candidates that there is time for, and give the best of them all rows; learning ends when its time is over.
 
     Candidates are compared by their best parameters; the chosen one is then averaged over `parameters` that are unsure: for
-    its scores from the rows that are not held out, and at last from all of them.
+    its scores from the rows that are not held out, and at last from all of them. Where a likelihood is named, numbers scatter
+    as it says.
     """
+    asked = noise_asked(likelihood)
+    if asked is not None and problem.task != "regression":
+        raise ValueError(f"likelihood {likelihood!r} is of numbers, but this is {problem.task}: leave it to auto")
     rng = np.random.default_rng(problem.seed)
     held, kind = hold_out(problem, rng)
     unlearned = held if problem.shape != "grid" else np.zeros_like(held)  # a grid with holes takes long to learn from
     tried: list[Attempt] = []
     timing = Timing(deadline)
-    for candidate in _then_other_noise(timing.in_order(candidates), tried, problem):
+    for candidate in _then_other_noise(timing.in_order(candidates), tried, problem, asked):
         pace = timing.pace()
         left, expected = timing.left(pace * candidate.compiling), pace * candidate.seconds
         if tried and expected > left:
@@ -89,7 +98,13 @@ def compare(
     ran = [attempt for attempt in tried if attempt.fitted is not None]
     if not ran:
         raise ValueError(f"no candidate could be learned: {tried[0].trial.note}")
-    best = _best(ran, problem)
+    of_kind = [one for one in ran if asked and all(one.candidate is not plain for plain in candidates)]
+    if asked and not of_kind:
+        raise ValueError(
+            f"likelihood {likelihood!r} goes with one function of all columns, which could not be learned here: "
+            "give a longer --budget, or leave it to auto"
+        )
+    best = _best(of_kind or ran, problem)
     why = {id(attempt): said for attempt, said in zip(ran, _reasons(ran, best, problem), strict=True)}
     trials = tuple(dataclasses.replace(one.trial, chosen=one is best, why=why.get(id(one), "")) for one in tried)
     alone, late = best.fitted, ""
@@ -143,10 +158,15 @@ def _out_of_time(fitted: Any) -> bool:
     return any(one is not None and one.message == OUT_OF_TIME for one in learning)
 
 
-def _then_other_noise(candidates: list[Candidate], tried: list[Attempt], problem: Problem) -> Iterator[Candidate]:
+def _then_other_noise(
+    candidates: list[Candidate], tried: list[Attempt], problem: Problem, asked: str | None
+) -> Iterator[Candidate]:
     """The candidates; after them the best so far for noise in proportion to the level, where values are positive, and with
-    other noise, where what it left speaks for it."""
+    other noise, where what it left speaks for it; or with the noise that is asked for alone."""
     yield from candidates
+    if asked is not None:
+        yield from _with_noise(asked, tried, problem)
+        return
     ran = [attempt for attempt in tried if attempt.fitted is not None]
     make = _best(ran, problem).candidate.proportional if ran else None
     proportional = None if make is None else make()
@@ -161,6 +181,16 @@ def _then_other_noise(candidates: list[Candidate], tried: list[Attempt], problem
         kinds = (kind for kind in left.kinds if not (told and kind == "heteroscedastic"))
         others = (best.candidate.robust(best.fitted.gp, kind, left.scale) for kind in kinds)  # type: ignore[misc]
         yield from (one for one in others if one is not None)
+
+
+def _with_noise(kind: str, tried: list[Attempt], problem: Problem) -> list[Candidate]:
+    """The best so far with noise of one kind; nothing where it is the plain one."""
+    plain = [attempt for attempt in tried if attempt.fitted is not None and attempt.candidate.robust is not None]
+    if not kind or not plain:
+        return []
+    best = _best(plain, problem)
+    made = best.candidate.robust(best.fitted.gp, kind, left_by(best.fitted).scale)  # type: ignore[misc]
+    return [] if made is None else [made]
 
 
 def _best(ran: list[Attempt], problem: Problem) -> Attempt:

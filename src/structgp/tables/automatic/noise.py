@@ -26,11 +26,25 @@ NEIGHBOURS = 5  # rows by which it is seen whether noise is wider in some places
 CHANGING, SURELY = 0.1, 3.0  # rank correlation of the residuals' sizes with those around, and how many times its chance value
 ENOUGH = 50  # rows, below which nothing is said of noise that changes
 
+LIKELIHOODS = {  # by the names that users know, and which kinds of noise they are
+    "auto": None,
+    "gaussian": "",
+    "student-t": "outliers",
+    "twinned": "twinned",
+    "heteroscedastic": "heteroscedastic",
+}
 NAMES = {
     "outliers": "noise with outliers",
     "twinned": "noise with groups of outliers",
     "heteroscedastic": "noise that changes",
 }
+
+
+def noise_asked(likelihood: str) -> str | None:
+    """The kind of noise that is asked for by name: "" for a plain one, None where what is left decides."""
+    if likelihood not in LIKELIHOODS:
+        raise ValueError(f"likelihood must be one of {', '.join(LIKELIHOODS)}, got {likelihood!r}")
+    return LIKELIHOODS[likelihood]
 
 
 class Left(NamedTuple):

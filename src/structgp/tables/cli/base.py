@@ -24,8 +24,22 @@ if TYPE_CHECKING:
 EXPECTED = (ValueError, TypeError, OSError, MemoryError)  # what bad data and bad files raise; anything else is our mistake
 DURATIONS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 WIDTH = 100
+ORDER = ("fit", "forecast", "fill", "suggest", "identify", "changepoints", "embed", "compare")  # then predict, plan, report …
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+def command(example: str, name: str | None = None, **older: str) -> Callable[[Callable[..., dict[str, Any]]], Any]:
+    """A command of the app whose help ends with an example; `older` are spellings of options that are taken as well."""
+    settings = {"token_normalize_func": lambda word: older.get(word, word)}
+    enter = app.command(name, epilog=f"Example: structgp {example}", context_settings=settings)
+    return lambda function: enter(answers(function))
+
+
+def in_order(app: typer.Typer) -> None:
+    """Show the commands in the order of ORDER, then others as they came."""
+    name = lambda one: one.name or one.callback.__name__
+    app.registered_commands.sort(key=lambda one: ORDER.index(name(one)) if name(one) in ORDER else len(ORDER))
 
 
 def answers(command: Callable[..., dict[str, Any]]) -> Callable[..., None]:

@@ -1,17 +1,45 @@
 """The options and arguments of commands, each said once."""
 
+import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+SMALL = 20_000_000  # bytes of a table whose columns are looked up while a command is typed
+
+
+def columns_beginning(incomplete: str) -> list[str]:
+    """The columns of the table on the line that is being typed, for shell completion; nothing where none can be read."""
+    line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+    try:
+        path = next(path for path in map(Path, shlex.split(line)[2:]) if path.is_file() and path.stat().st_size < SMALL)
+        from ..reading import read_table
+
+        names = read_table(path).frame.columns
+    except Exception:  # a line that is not finished may hold anything
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Makes everything that is drawn at random repeatable.")]
 Budget = Annotated[str, typer.Option("--budget", help="About how long all may take, such as 60s, 5m or 1h.")]
-TargetOption = Annotated[str | None, typer.Option("--target", help="The column to be predicted; a picture needs none.")]
+TargetOption = Annotated[
+    str | None,
+    typer.Option("--target", help="The column to be predicted; a picture needs none.", autocompletion=columns_beginning),
+]
 TaskOption = Annotated[str, typer.Option("--task", help="auto, regression, classification or counts.")]
-TimeOption = Annotated[str | None, typer.Option("--time", help="Take this column as the only input.")]
+TimeOption = Annotated[
+    str | None, typer.Option("--time", help="Take this column as the only input.", autocompletion=columns_beginning)
+]
 KernelOption = Annotated[str | None, typer.Option("--kernel", help='A kernel, as in "Matern52 + Periodic(period=1)*Matern32".')]
+KernelsOption = Annotated[list[str], typer.Option("--kernel", help="A kernel; once for each that is to be compared.")]
+LikelihoodOption = Annotated[
+    str,
+    typer.Option("--likelihood", help="Of numbers: auto, gaussian, student-t, twinned (outliers in groups), heteroscedastic."),
+]
 ParametersOption = Annotated[
     str, typer.Option("--parameters", help="auto: averaged over where few rows leave them unsure; best, laplace, hmc …")
 ]
@@ -28,16 +56,31 @@ TargetsOption = Annotated[
     str | None, typer.Option("--targets", help="Several columns, as in a,b,c: learned together, and their gaps filled.")
 ]
 HorizonOption = Annotated[int | None, typer.Option("--horizon", min=1, help="How many steps of a series are forecast.")]
+SeriesArgument = Annotated[Path, typer.Argument(help="A table, as fit takes it; or a model of a series.")]
+ModelsArgument = Annotated[list[Path], typer.Argument(help="Models that structgp fit has written: each predicts these rows.")]
 ModelArgument = Annotated[Path, typer.Argument(help="A model that structgp fit has written.")]
 OutFolder = Annotated[Path, typer.Option("--out", help="The folder for the results.")]
 PredictionFile = Annotated[
     Path | None, typer.Option("--out", help="The file for the predictions; without it they are printed.")
 ]
+ForecastFile = Annotated[
+    Path | None, typer.Option("--out", help="The file for the forecast; without it the forecast is printed.")
+]
+ReportOption = Annotated[Path | None, typer.Option("--report", help="The file for a report, such as report.html.")]
 ReportFile = Annotated[Path, typer.Option("--out", help="The file for the report.")]
-ChangesFile = Annotated[Path | None, typer.Option("--out", help="The file for a report, such as changes.html.")]
 LevelOption = Annotated[float, typer.Option("--level", help="The probability that an interval holds.")]
-ValueOption = Annotated[str, typer.Option("--value", help="The column in which changes are looked for.")]
-OrderOption = Annotated[str | None, typer.Option("--time", help="The column that orders the rows.")]
+ChangingOption = Annotated[
+    str, typer.Option("--target", help="The column in which changes are looked for.", autocompletion=columns_beginning)
+]
+OrderOption = Annotated[
+    str | None, typer.Option("--time", help="The column that orders the rows.", autocompletion=columns_beginning)
+]
+InputOption = Annotated[
+    str, typer.Option("--input", help="The column that drives the system.", autocompletion=columns_beginning)
+]
+OutputOption = Annotated[str, typer.Option("--output", help="The column that follows.", autocompletion=columns_beginning)]
+LagsOption = Annotated[int | None, typer.Option("--lags", min=2, help="How many steps the response has.")]
+MethodOption = Annotated[str, typer.Option("--method", help="gp, dc, tc, ls or poles.")]
 RunsArgument = Annotated[Path, typer.Argument(help="A CSV table of runs; it need not exist before the first one.")]
 MaximiseOption = Annotated[str | None, typer.Option("--maximise", help="The column whose values should be large.")]
 MinimiseOption = Annotated[str | None, typer.Option("--minimise", help="The column whose values should be small.")]
@@ -54,6 +97,5 @@ NoiseOption = Annotated[
     float | None, typer.Option("--noise", help="The variance of measurements: 0 if exact; learned if not given.")
 ]
 AcquisitionOption = Annotated[str, typer.Option("--acquisition", help="ei, pi, ucb or thompson.")]
-SuggestReport = Annotated[Path | None, typer.Option("--report", help="The file for a report, such as report.html.")]
 DemoArgument = Annotated[str, typer.Argument(help="co2, friedman, additive, nonstationary or sinc.")]
 VersionOption = Annotated[bool, typer.Option("--version", help="Print the version and stop.")]

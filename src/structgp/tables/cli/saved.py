@@ -6,13 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .base import answers, app, notes_in_words, with_predictions, write_csv
+from .base import command, notes_in_words, with_predictions, write_csv
 from .options import AsJson, DataArgument, DatesOption, LevelOption, ModelArgument, PredictionFile, ReportFile, ZoneOption
 from .told import facts, model_in_words
 
 
-@app.command()
-@answers
+@command("predict result/model.structgp new.csv --out predictions.csv")
 def predict(
     model: ModelArgument,
     data: DataArgument,
@@ -22,7 +21,7 @@ def predict(
     zone: ZoneOption = "",
     as_json: AsJson = False,
 ) -> dict[str, Any]:
-    """Predict the rows of a table: mean and interval, or label and probabilities."""
+    """Predict the rows of a table. Mean and interval, or label and probabilities."""
     from ..model import load_table_model
     from ..reading import read_table
 
@@ -39,8 +38,7 @@ def predict(
     return {**found, "predictions": table.to_dicts(), "text": table.write_csv().rstrip("\n")}
 
 
-@app.command()
-@answers
+@command("info result/model.structgp")
 def info(model: ModelArgument, as_json: AsJson = False) -> dict[str, Any]:
     """Say what a model file holds: inputs, parameters, scores."""
     from ..model import load_table_model
@@ -49,14 +47,13 @@ def info(model: ModelArgument, as_json: AsJson = False) -> dict[str, Any]:
     return {**facts(loaded), "text": model_in_words(loaded)}
 
 
-@app.command()
-@answers
+@command("report result/model.structgp --out report.html", report="out")
 def report(
     model: ModelArgument,
     out: ReportFile = Path("report.html"),
     as_json: AsJson = False,
 ) -> dict[str, Any]:
-    """Write the report of a model again: one HTML file that needs no network."""
+    """Write the report of a model again. One HTML file that needs no network."""
     from ..model import load_table_model
     from ..report import write_report
 

@@ -3,71 +3,78 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from .base import answers, app, notes_in_words
-from .options import AsJson, ChangesFile, DataArgument, DatesOption, OrderOption, ValueOption
+from .base import command, notes_in_words
+from .options import (
+    AsJson,
+    ChangingOption,
+    DataArgument,
+    DatesOption,
+    InputOption,
+    LagsOption,
+    MethodOption,
+    OrderOption,
+    OutputOption,
+    ReportOption,
+)
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-@app.command()
-@answers
+@command("changepoints series.csv --target level --time day --report changes.html", value="target", out="report")
 def changepoints(
     data: DataArgument,
-    value: ValueOption,
+    target: ChangingOption,
     time: OrderOption = None,
-    out: ChangesFile = None,
+    report: ReportOption = None,
     dates: DatesOption = "auto",
     as_json: AsJson = False,
 ) -> dict[str, Any]:
-    """Find where the level or the spread of a series changes, with probabilities."""
+    """Find where a series changes its level or spread. With the probability of each change."""
     from ...sklearn.detector import ChangePointDetector
     from ..reading import as_floats, find_column, kind_of, read_table
     from ..report.changes import change_alarms
 
     read = read_table(data, dates=dates)
     frame = read.frame
-    column = frame[find_column(frame, value, "column")]
+    column = frame[find_column(frame, target, "column")]
     if kind_of(column) != "number" or column.is_null().all():
-        raise ValueError(f"column {value!r} holds no numbers: changes are looked for in numbers")
+        raise ValueError(f"column {target!r} holds no numbers: changes are looked for in numbers")
     if time is not None:
         order = frame[find_column(frame, time, "time column")].arg_sort(nulls_last=True).head(frame[time].count())
         frame, read = frame[order], read._replace(written=read.written[order])
-    detector = ChangePointDetector().fit(as_floats(frame[value]))
+    detector = ChangePointDetector().fit(as_floats(frame[target]))
     probability = detector.posterior_.change_probability
     label = lambda row: str(row) if time is None else str(read.written[time][row])
     found = [
         {"row": int(row), "at": label(int(row)), "probability": float(probability[row])} for row in detector.change_points_
     ]
     lines = notes_in_words(read.notes)
-    lines += [f"{frame.height} rows, {len(found)} change{'' if len(found) == 1 else 's'} in {value!r}"]
+    lines += [f"{frame.height} rows, {len(found)} change{'' if len(found) == 1 else 's'} in {target!r}"]
     lines += [f"attention: {alarm}" for alarm in change_alarms(len(found), frame.height)]
     lines += [f"  {change['at']:<24} a change exactly here has probability {change['probability']:.2f}" for change in found]
-    written = {} if out is None else {"file": str(out)}
-    if out is not None:
-        _write_changes(frame, value, time, detector.change_points_, probability, out)
-        lines.append(f"the report is in {out}")
+    written = {} if report is None else {"file": str(report), "report": str(report)}
+    if report is not None:
+        _write_changes(frame, target, time, detector.change_points_, probability, report)
+        lines.append(f"the report is in {report}")
     return {"rows": frame.height, "changes": found, "notes": list(read.notes), **written, "text": "\n".join(lines)}
 
 
-@app.command("identify")
-@answers
+@command("identify record.csv --input u --output y --report system.html", "identify", out="report")
 def identify_system(
     data: DataArgument,
-    source: Annotated[str, typer.Option("--input", help="The column that drives the system.")],
-    target: Annotated[str, typer.Option("--output", help="The column that follows.")],
+    source: InputOption,
+    target: OutputOption,
     time: OrderOption = None,
-    lags: Annotated[int | None, typer.Option("--lags", min=2, help="How many steps the response has.")] = None,
-    method: Annotated[str, typer.Option("--method", help="gp, dc, tc, ls or poles.")] = "gp",
-    out: Annotated[Path | None, typer.Option("--out", help="The file for the report.")] = None,
+    lags: LagsOption = None,
+    method: MethodOption = "gp",
+    report: ReportOption = None,
     dates: DatesOption = "auto",
     as_json: AsJson = False,
 ) -> dict[str, Any]:
-    """Find the system that makes one column of another: impulse, step and frequency response, poles and order."""
+    """Find the system that makes one column of another. Impulse, step and frequency response, poles and order."""
     from ..reading import read_table
     from ..report import write_system_report
     from ..several import identify_columns
@@ -75,13 +82,13 @@ def identify_system(
     read = read_table(data, dates=dates)
     record = identify_columns(read, source, target, time, lags=lags, method=method)
     system, lines = record.system, [*notes_in_words(read.notes), *record.system.summary().splitlines()]
-    if out is not None:
-        write_system_report(record, out)
-        lines.append(f"the report is in {out}")
+    if report is not None:
+        write_system_report(record, report)
+        lines.append(f"the report is in {report}")
     poles = system.poles()
     found: dict[str, Any] = {"rows": len(system.output), "fit": system.fit, "noise": system.noise, "order": poles.order}
     found |= {"poles": [[float(p.real), float(p.imag)] for p in poles.poles], "impulse": system.impulse.mean.tolist()}
-    written = {} if out is None else {"file": str(out)}
+    written = {} if report is None else {"file": str(report), "report": str(report)}
     return {**found, "notes": list(read.notes), **written, "text": "\n".join(lines)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from .base import answers, app, notes_in_words
+from .base import command, notes_in_words
 from .options import (
     AcquisitionOption,
     AppendOption,
@@ -21,14 +21,13 @@ from .options import (
     MinimiseOption,
     NoiseOption,
     OutcomeOption,
+    ReportOption,
     RunsArgument,
     SeedOption,
-    SuggestReport,
 )
 
 
-@app.command()
-@answers
+@command("suggest runs.csv --maximise yield --bounds temp=20:80 --bounds flow=0.1:10:log --append runs.csv", out="report")
 def suggest(
     data: RunsArgument,
     maximise: MaximiseOption = None,
@@ -44,11 +43,11 @@ def suggest(
     explain: ExplainOption = False,
     noise: NoiseOption = None,
     acquisition: AcquisitionOption = "ei",
-    out: SuggestReport = None,
+    report: ReportOption = None,
     seed: SeedOption = 0,
     as_json: AsJson = False,
 ) -> dict[str, Any]:
-    """Say what to measure next, from a table of runs: rows without a target are pending, with text in place of it failed."""
+    """Say what to measure next, from a table of runs. Rows without a target are pending, with text in place of it failed."""
     from ..runs import outcomes_of, question, read_runs, variables_of, with_suggestions
 
     if (maximise is None) == (minimise is None):
@@ -86,11 +85,11 @@ def suggest(
             file.flush()
             os.fsync(file.fileno())
         written["file"] = str(append)
-    if out is not None:
+    if report is not None:
         from ..report import write_choice_report
 
-        write_choice_report(optimiser, target, suggestions, out, notes)
-        written["report"] = str(out)
+        write_choice_report(optimiser, target, suggestions, report, notes)
+        written["report"] = str(report)
     best = optimiser.best
     answer = {
         "runs": len(optimiser.history),

@@ -15,6 +15,8 @@ from ...learn.clock import NEVER, Deadline
 from ..model import TableModel, of_shape, replacing
 from ..several import Filled, Record
 from ..suspects import about_suspects, suspect_rows
+from .answer import answer
+from .beside import comparison_figures
 from .changes import ChangingSeries, change_alarms, change_figures, change_headline, segment_rows
 from .choices import headline as choice_headline
 from .choices import run_rows, slice_figures, suggestion_rows, trace_figure
@@ -84,6 +86,18 @@ def write_system_report(record: Record, path: Any) -> None:
     _write(sheet.page(f"How {record.source} makes {record.target}", system_headline(record)), path)
 
 
+def write_comparison_report(
+    title: str, rows: list[list[str]], lead: str, scores: list[list[str]], notes: Sequence[str], path: Any
+) -> None:
+    """Write a table of models beside each other to one HTML file."""
+    sheet = Sheet()
+    sheet.figures("How probable each makes a row that it had not seen", comparison_figures(rows))
+    sheet.table("The models", rows)
+    sheet.table("Scores of the one taken", scores)
+    sheet.text("Notes", "\n".join(notes))
+    _write(sheet.page(title, lead), path)
+
+
 def _write(page: str, path: Any) -> None:
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -116,7 +130,9 @@ def render(model: TableModel, deadline: Deadline = NEVER) -> str:
     count = len(model.layout.names)
     inputs = f"{count} input{'' if count == 1 else 's'}, which {of_shape(model.shape, count)}"
     lead = f"{model.task.capitalize()} from {model.rows} rows and {inputs}."
-    return sheet.page(f"Model of {model.target}", f"{lead} {headline(model)}", alarms(model))
+    said = answer(model) if not late else ""
+    about = f"{lead} {headline(model)}"
+    return sheet.page(f"Model of {model.target}", said or about, alarms(model), about if said else "")
 
 
 class Sheet:
@@ -151,19 +167,20 @@ class Sheet:
         if content or said:
             self.sections.append(f"<section><h2>{html.escape(title.strip())}</h2>{said}{content}</section>")
 
-    def page(self, title: str, lead: str, alarms: Sequence[str] = ()) -> str:
-        """The whole page; alarms stand first."""
+    def page(self, title: str, lead: str, alarms: Sequence[str] = (), more: str = "") -> str:
+        """The whole page; alarms stand first, then what there is to say, and more of it in small."""
         from plotly.offline import get_plotlyjs
 
         own = importlib.resources.files(__name__)
         data = json.dumps([figure.plotly() for figure in self.drawn], allow_nan=False).replace("</", "<\\/")
         title = html.escape(title)
+        more = f"<p>{html.escape(more)}</p>" if more else ""
         first = "".join(f'<p class="alarm">Attention: {html.escape(alarm)}.</p>' for alarm in alarms)
         return (
             '<!doctype html><html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<title>{title}</title><style>{own.joinpath('style.css').read_text()}</style></head><body><main>"
-            f'<h1>{title}</h1>{first}<p class="lead">{html.escape(lead)}</p>{"".join(self.sections)}'
+            f'<h1>{title}</h1>{first}<p class="lead">{html.escape(lead)}</p>{more}{"".join(self.sections)}'
             f"<footer>structgp {__version__}</footer></main>"
             f'<script type="application/json" id="figures">{data}</script><script>{get_plotlyjs()}</script>'
             f"<script>{own.joinpath('plots.js').read_text()}</script></body></html>"

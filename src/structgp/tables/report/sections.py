@@ -12,7 +12,7 @@ from ...models.pursuit.model import FittedProjectionPursuit
 from ..model import LEVELS, TABLES, TableModel, on_map
 from .effects import REACH, Effect, centred, effects_of
 from .figures import Figure, Trace
-from .terms import Found, found_terms
+from .terms import WANDERING, Found, found_terms
 from .words import SHORT, part_names, shown, without_effect
 
 PLACES = 800  # at which a curve is drawn
@@ -159,7 +159,7 @@ def component_figures(model: TableModel) -> list[Figure]:
 
 def _term(model: TableModel, term: Found) -> Figure:
     """A term along the data and a little beyond; of a season its last period. What has a level of its own, beside a mean or
-    other terms, is drawn around its mean."""
+    other terms, is drawn around its mean, and a trend at its level, with the band of its course."""
     t, _, places = _places(model)
     name = part_names(model)[term.place]
     title = name[:1].upper() + name[1:]
@@ -170,6 +170,7 @@ def _term(model: TableModel, term: Found) -> Figure:
         places = places if season else np.linspace(places[0], places[-1], FEWER)
         weight = (places <= t.max()) / np.sum(places <= t.max())
         mean, sd = centred(model.fitted, places, weight, term.place)
+        mean = mean + (term.middle - 0.5 * (mean.max() + mean.min()) if isinstance(term.kernel, WANDERING) else 0.0)
     else:
         part = model.fitted.predict(places, part=term.place)
         mean, sd = part.mean, part.sd
@@ -220,7 +221,10 @@ def about_components(model: TableModel) -> str:
             return f"The probability of the class that a column moves most, while the others stay at their mean.{none}"
         return f"The effect of each column{behind}{others}; the largest first.{none}"
     if model.shape in LINES and len(found_terms(model)) > 1:
-        return "Seasons and smooth parts are drawn around their own mean. The bands hold what the data cannot tell apart."
+        return (
+            "Seasons and smooth parts are drawn around their own mean, a trend about its level. The bands are those of their "
+            "course: from which part a constant comes the data cannot tell."
+        )
     return ""
 
 

@@ -36,6 +36,7 @@ FEW_PER_COLUMN = 5  # rows for each column, below which what is learned is surer
 SAID = {"years": SECONDS["years"], "days": SECONDS["days"], "hours": 3600.0, "minutes": 60.0, "seconds": 1.0}  # lengths of time
 MOST_LEVELS = 6  # of a category whose effects are told
 WEIGHTY = 4  # columns that are named for a projection
+DRIFTING = 0.2  # of its swing, beyond which it is said that the level of a season moves
 TOO_FEW, TOO_MANY = 0.025, 0.005  # probabilities below which coverage is far from what was asked
 FEW_VALUES = 40  # whose coverage is said as a number
 MOST_LENGTHS = 12  # of a function of many columns that are told with their intervals
@@ -216,8 +217,9 @@ def _(term: Product, model: TableModel, found: Found) -> Part:
     lasting = [factor.lengthscale for factor in term.factors if isinstance(factor, Radial)]
     if periodic is not None and len(lasting) == len(term.factors) - 1:
         keeps = f", and keeps its shape {_for(float(lasting[0]), model)}" if lasting else ""
+        moves = f"; its own level moves by ±{found.drift:.3g} besides" if found.drift > DRIFTING * found.size else ""
         swing = _size(found.size, model)
-        return Part(f"season of {period_in_words(float(periodic.period), model)}", f"swings by {swing}{keeps}")
+        return Part(f"season of {period_in_words(float(periodic.period), model)}", f"swings by {swing}{keeps}{moves}")
     axes: list[Any] = [factor for factor in term.factors if isinstance(factor, On) and isinstance(factor.kernel, Radial)]
     if len(axes) == len(term.factors):
         over = ", ".join(f"{float(axis.kernel.lengthscale):.3g} along {model.layout.names[axis.dims[0]]}" for axis in axes)
@@ -233,7 +235,7 @@ def _(term: DampedOscillator, model: TableModel, found: Found) -> Part:
 
 @describe.register
 def _(term: Constant, model: TableModel, found: Found) -> Part:
-    return Part("level", f"is about {found.middle:.3g} {_scale(model)}")
+    return Part("level", f"is about {found.middle:.3g} {scale_of(model)}")
 
 
 @describe.register
@@ -262,10 +264,12 @@ def _moves(found: Found, model: TableModel) -> str:
 
 def _size(size: float, model: TableModel) -> str:
     """A size both ways: in the units of the target, or on the scale of what stands behind labels and counts."""
-    return f"±{size:.3g} {_scale(model)}"
+    many = f" (a factor of {np.exp(size):.3g})" if isinstance(getattr(model.fitted, "likelihood", None), LogGaussian) else ""
+    return f"±{size:.3g} {scale_of(model)}{many}"
 
 
-def _scale(model: TableModel) -> str:
+def scale_of(model: TableModel) -> str:
+    """In which units a part of the model is counted, after a number."""
     if isinstance(getattr(model.fitted, "likelihood", None), LogGaussian):
         return f"in the logarithm of {model.target}"
     return {"regression": model.target, "counts": "in the logarithm of the mean"}.get(model.task, "in log odds")
