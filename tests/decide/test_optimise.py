@@ -256,3 +256,15 @@ def test_messages_of_tell():
             opt.tell(*arguments, **options)
     with pytest.raises(ValueError, match="two measurements are needed before anything is believed, and there are 0"):
         opt.model
+
+
+def test_what_is_compiled_early_changes_no_answer():
+    """Another thread imagines a history; a loop without it asks for the same points."""
+    f = lambda x: (x[0] - 0.3) ** 2
+    found = sg.minimise(f, [(0, 1)], evaluations=5)
+    opt = Optimiser([(0, 1)])
+    for _ in range(5):
+        x = opt.ask()
+        opt.tell(x, f(x))
+    assert [run.point.tolist() for run in opt.history] == [run.point.tolist() for run in found.history]
+    assert found.optimiser.pending == ()

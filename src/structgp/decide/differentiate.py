@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from .._types import double_precision, whole
 from ..kernels.stationary import SquaredExponential
-from ..learn.peak import sobol
+from ..linalg.sobol import sobol
 from ..structure.dense import covariance
 from ..structure.derivatives import gradient_covariance, gradient_variance
 from .surrogate import Learned, Measured, belief_of, capacity_for, learn, prior

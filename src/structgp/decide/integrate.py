@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from .._types import double_precision, whole
 from ..kernels.stationary import ProductMatern, Ricker
-from ..learn.peak import sobol
+from ..linalg.sobol import sobol
 from ..parameters.priors import Normal
 from ..process.integral import read_measure
 from ..structure.dense import covariance

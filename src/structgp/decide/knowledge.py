@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -11,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from ..background import Early
 from ..kernels.stationary import Matern52
 from ..learn.peak import normalised
 from ..likelihoods.labels import Bernoulli
@@ -20,7 +23,7 @@ from ..process.gp import GP
 from . import acquire
 from .acquire import Belief, Failure, Outcome, View
 from .search import CLIMBERS, LOCAL, SPREAD
-from .surrogate import CAPACITIES, Learned, Measured, belief_of, capacity_for, learn, prior
+from .surrogate import CAPACITIES, Learned, Measured, belief_of, capacity_for, learn, prior, unlearned
 from .warp import ValueWarp, fit_warp
 
 if TYPE_CHECKING:
@@ -129,8 +132,11 @@ class Knowledge:
             if learned is not None:
                 learn(learned.gp, resized(self.measured), learned.draws.center, self.optimiser.members, 0, climbs=False)
         outcomes = {name: (scale, one, resized(rows)) for name, (scale, one, rows) in self.outcomes.items()}
-        again = dataclasses.replace(self, capacity=capacity, measured=resized(self.measured), outcomes=outcomes)
-        view, _ = again.view([])
+        dataclasses.replace(self, capacity=capacity, measured=resized(self.measured), outcomes=outcomes).look()
+
+    def look(self) -> None:
+        """Run the programs that look for a place, so that they are compiled."""
+        view, _ = self.view([])
         rows = np.repeat(self.X[:1], SPREAD + LOCAL, axis=0)
         acquire.values(view, rows, self.rule)
         acquire.values_and_slopes(view, rows[:CLIMBERS], self.rule)
@@ -180,9 +186,12 @@ def learn_from(optimiser: Optimiser, last: Knowledge | None) -> Knowledge:
     shown = measured if some.all() else Measured.filled(X[some], warp(y)[some], noise[some], capacity_for(LEARNED + 1))
     climbs = last is None or len(y) <= OFTEN or len(history) - last.climbed >= 4
     seed = optimiser._seed(0)
+    climbed = len(history) if last is None or climbs else last.climbed
+    knowing = functools.partial(Knowledge, optimiser, len(history), climbed, capacity, warp, X, measured, good)
     learned: list[Learned | None] = []
     fitted: list[Any] = []
     logs = []
+    early = _looking(knowing, optimiser, measured) if last is None else None
     for number, model in enumerate(optimiser.models.values()):
         if model is not None and not isinstance(model, GP):
             fitted.append(model.fit(X, warp(y)))
@@ -211,9 +220,20 @@ def learn_from(optimiser: Optimiser, last: Knowledge | None) -> Knowledge:
         center = last.outcomes[name][1].draws.center if last is not None and name in last.outcomes else None
         gp = prior(None, space.columns, None)
         outcomes[name] = scale, learn(gp, rows, center, optimiser.members, seed + number + 1, climbs), rows
-    climbed = len(history) if last is None or climbs else last.climbed
-    about = optimiser, len(history), climbed, capacity, warp, X, measured, good
-    return Knowledge(*about, tuple(learned), tuple(fitted), weights, outcomes, _failures(optimiser), tuple(remarks))
+    if early is not None:
+        early.wait()
+    return knowing(tuple(learned), tuple(fitted), weights, outcomes, _failures(optimiser), tuple(remarks))
+
+
+def _looking(knowing: Callable[..., Knowledge], optimiser: Optimiser, measured: Measured) -> Early | None:
+    """In a fresh process the programs that look for a place compile beside those that learn, where nothing else decides."""
+    models = [model for model in optimiser.models.values() if model is None or isinstance(model, GP)]
+    if len(models) < len(optimiser.models) or optimiser.outcome_constraints or any(run.failed for run in optimiser.history):
+        return None
+    usual = lambda model: prior(model, optimiser.space.columns, optimiser.noise)
+    guesses = tuple(unlearned(usual(model), measured, optimiser.members) for model in models)
+    nothing = (None,) * len(models)
+    return Early(knowing(guesses, nothing, np.full(len(models), 1 / len(models)), {}, None, ()).look)
 
 
 def _failures(optimiser: Optimiser) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import time
@@ -22,7 +23,7 @@ from .knowledge import Knowledge, learn_from
 from .rules import Region, box_around
 from .search import SAME, Search, best_of_draw, best_place
 from .space import Limit, Space, as_limit, as_space
-from .surrogate import CAPACITIES, prior
+from .surrogate import CAPACITIES, capacity_for, prior
 
 MEMBERS = 8  # of the average over parameters
 METHODS = {"average": "laplace", "best": "laplace", "importance": "importance", "ais": "ais"}
@@ -345,10 +346,24 @@ class Optimiser(Result):
         last: Knowledge | None = self.__dict__.get("_kept")
         if last is not None and last.history == len(self.history):
             return last
+        early: Early | None = self.__dict__.get("_early")
+        done = sum(not run.failed for run in self.history)
+        if early is not None and (last is None or capacity_for(done + 1) > last.capacity):
+            early.wait()  # what is needed now is compiled there
         knowledge = learn_from(self, last)
         self.__dict__["_kept"] = knowledge
         self._prepare(knowledge)
         return knowledge
+
+    def compile_early(self) -> None:
+        """Compile on another thread what is needed after the first points, by a history as it might be."""
+        usual = all(model is None or isinstance(model, GP) for model in self.models.values())
+        if self.history or self.outcome_constraints or not usual or (self.evaluations or math.inf) <= self.initial:
+            return
+        places = self._whole_space().design(max(self.initial, 2), self.seed)
+        imagined = copy.copy(self)
+        imagined.history = tuple(Evaluation(self.space.point(place), float(i)) for i, place in enumerate(places))
+        self.__dict__["_early"] = Early(imagined.suggest)
 
     def _prepare(self, knowledge: Knowledge) -> None:
         """Compile the programs of the next capacity on another thread, when this one will soon be full."""

@@ -86,6 +86,7 @@ def _run(f: Any, space: Any, evaluations: int, stop: Any, callback: Any, upwards
 
 def _over_space(f: Any, opt: Optimiser, count: int) -> Any:
     """Ask, measure and tell, one after the other."""
+    opt.compile_early()
     for _ in range(count):
         x = opt.ask()
         value, outcomes = _measured(f, x)

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from .._types import double_precision
 from ..inputs.rows import filled
 from ..learn.lockstep import minimise_all
-from ..learn.peak import sobol
+from ..linalg.sobol import sobol
 from .acquire import Belief, View, drawn, values, values_and_slopes
 from .space import Limit, Space
 

@@ -40,7 +40,7 @@ from ..learn.density import Density
 from ..learn.evidence import GaussianEvidence
 from ..learn.lockstep import minimise_all
 from ..learn.objective import Objective
-from ..learn.peak import Averaging, Draws
+from ..learn.peak import Averaging, Draws, Evidence
 from ..likelihoods.gaussian import Gaussian
 from ..linalg.dense.cholesky import lapack_threads
 from ..means import Basis, Powers
@@ -105,6 +105,15 @@ def prior(kernel: Any, columns: int, noise: float | None) -> GP:
         raise TypeError(f"a model is a kernel such as Matern52() or a GP, got {kernel!r}")
     kernel = Matern52(lengthscale=np.full(columns, math.exp(math.sqrt(2)) * math.sqrt(columns))) if kernel is None else kernel
     return GP(kernel, Gaussian(1e-4 if noise is None else 0.0), Basis(Powers(0), 0.0, 1.0))
+
+
+@double_precision
+def unlearned(gp: GP, measured: Measured, members: int) -> Learned:
+    """A model of which nothing is learned: every member is at the centre of what is believed."""
+    beliefs = beliefs_about(gp, measured)
+    theta, P = beliefs.center @ beliefs.units.T, len(beliefs.center)
+    same = np.tile(theta, (members, 1)), np.full(members, 1 / members)
+    return Learned(gp, Draws(*same, Evidence(0.0), "laplace", theta, np.zeros((P, P)), beliefs), measured, 0)
 
 
 @double_precision

@@ -17,6 +17,7 @@ from jaxtyping import Float
 
 LEAST = 4  # values from which on a power is looked for
 POWERS = (-2.0, 2.0)
+LOOKS, EXACT = 9, 2e-4  # powers that are compared at once, and how near to the best one they come
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,14 +68,16 @@ def fit_warp(y: Float[np.ndarray, " N"], bent: bool = True) -> ValueWarp:
 
 def _power(v: Float[np.ndarray, " N"]) -> float:
     """The power that maximises the likelihood of normal values, with a weak belief that nothing is bent."""
-    from scipy.optimize import minimize_scalar
-
     slopes = np.sum(np.sign(v) * np.log1p(np.abs(v)))
 
     def badness(power: float) -> float:
         return 0.5 * len(v) * np.log(np.var(_bent(v, power)) + 1e-300) - (power - 1) * slopes + 0.5 * (power - 1) ** 2
 
-    return float(minimize_scalar(badness, bounds=POWERS, method="bounded", options={"xatol": 1e-4}).x)
+    powers = np.linspace(*POWERS, LOOKS)
+    while (step := powers[1] - powers[0]) > EXACT:  # closer and closer around the best
+        best = powers[np.argmin([badness(power) for power in powers])]
+        powers = np.linspace(max(best - step, POWERS[0]), min(best + step, POWERS[1]), LOOKS)
+    return float(powers[np.argmin([badness(power) for power in powers])])
 
 
 def _bent(v: np.ndarray, power: float) -> np.ndarray:

@@ -17,9 +17,10 @@ import numpy as np
 from jaxtyping import Float
 
 from .._types import generator
+from ..linalg.sobol import sobol
 from .anneal import by_annealing
 from .density import Density
-from .peak import Averaging, Draws, Evidence, Peak, normalised, paired_scores, resampled, scores, sobol
+from .peak import Averaging, Draws, Evidence, Peak, normalised, paired_scores, resampled, scores
 from .sample import by_chains, trajectories
 
 RADIUS = 1.1  # of the sphere of the design, and how far members are spread: true densities have longer tails than normal ones

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from .._types import generator, whole
+from .._types import whole
+from ..linalg.sobol import sobol
 from .believe import WeakBeliefs
 from .density import Density
 
@@ -227,15 +228,6 @@ def normalised(logs: Float[np.ndarray, " K"]) -> tuple[float, Float[np.ndarray, 
     top = logs.max()
     weights = np.exp(logs - top)
     return float(top + np.log(weights.sum())), weights / weights.sum()
-
-
-def sobol(size: int, count: int, seed: Any) -> Float[np.ndarray, "K Q"]:
-    """Points in the unit cube that fill it evenly."""
-    from scipy.stats import qmc
-
-    whole_power = 1 << max(count - 1, 0).bit_length()  # fewer would not be balanced
-    points = qmc.Sobol(size, scramble=True, rng=generator(seed)).random(whole_power)[:count]
-    return np.clip(points, 1e-12, 1 - 1e-12)
 
 
 def normal_scores(size: int, count: int, seed: Any) -> Float[np.ndarray, "K Q"]:
