@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import itertools
+import tracemalloc
 
 import numpy as np
 import polars as pl
@@ -9,13 +10,14 @@ import pytest
 
 import structgp as sg
 import zoo
+from structgp import crew
 from structgp.crew import Here
 from structgp.inputs.layouts import as_inputs
 from structgp.inputs.observations import read_observations
 from structgp.learn.evidence import evidence_objective
 from structgp.learn.parts import SeriesEvidence
 from structgp.parameters.tree import free_vector
-from structgp.process.parts import _engine, condition_parts, read_parts
+from structgp.process.parts import _engine, condition_parts, in_time, read_parts
 
 RNG = np.random.default_rng(5)
 N = 40
@@ -50,7 +52,8 @@ def in_parts(gp, t, y, noise=None, cuts=CUTS, over=None, order=None):
     return read_parts(sources, gp, "infer", over or Here(1e9), {})
 
 
-def gradient(gp, known):
+def gradient(gp, looked):
+    known = in_time(looked, gp)
     evidence = SeriesEvidence(gp, known.handles, known.crew, _engine(gp, known, None)[0], known.series)
     return evidence(free_vector(gp))
 
@@ -168,3 +171,31 @@ def test_dates_are_counted_by_one_clock(x64, tmp_path):
     later = days[[3, 30, 59]] + np.timedelta64(7, "h")
     assert np.isclose(parts.log_evidence, whole.log_evidence, rtol=1e-12)
     assert np.allclose(parts.predict(later).mean, whole.predict(later).mean, atol=1e-11)
+
+
+@pytest.mark.full
+def test_a_file_ten_times_as_large_as_what_may_be_kept(x64, tmp_path, monkeypatch):
+    """What is allocated at once stays below three parts, and what is kept below a tenth of the file."""
+    t = np.sort(RNG.uniform(0, 30_000, 300_000))
+    y = np.sin(t) + 0.2 * RNG.normal(size=len(t))
+    pl.DataFrame({"t": t, "y": y}).write_parquet(tmp_path / "rows.parquet", row_group_size=30_000)
+    room, rows = (t.nbytes + y.nbytes) // 10, sg.ParquetBatches(tmp_path / "rows.parquet", "y", rows=30_000)
+    gp, kept = sg.GP(sg.Matern32(1.0, 1.0), GAUSSIAN), []
+    keep = crew._STORE.keep
+
+    def watched(*arguments):
+        keep(*arguments)
+        kept.append(sum(map(crew.size, crew._STORE._values.values())))
+
+    monkeypatch.setattr(crew._STORE, "keep", watched)
+    options = {"over": Here(room), "max_evaluations": 3}
+    parts = gp.fit(rows, **options)  # which compiles
+    assert max(kept) <= room
+    assert len(kept) > 10 * 2 * parts.learning.evaluations  # parts were read again and again
+    tracemalloc.start()
+    gp.fit(rows, **options)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    telling = 4 * 8 * 2**15  # rows that tell where learning begins, and their values
+    assert peak < 3 * room + telling + 3e6  # and what Python itself takes
+    assert np.isclose(parts.log_evidence, parts.gp.condition(t, y).log_evidence, rtol=1e-12)

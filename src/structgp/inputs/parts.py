@@ -18,6 +18,7 @@ from .batches import Block, ParquetBatches
 from .clock import Clocks
 from .layouts import as_inputs, clocks_of
 from .observations import Data, read_observations
+from .rows import filled
 
 ROWS = 2**20  # of a part of files
 TELLING = 2**15  # rows from all parts that tell where learning begins
@@ -166,7 +167,14 @@ def chain_part(rows: Rows, first: float, beyond: float | None, length: int) -> C
     count = len(t) + (beyond is not None)
     ends = np.full(length - len(t), t.max() if beyond is None else beyond)
     in_time = lambda x: x if sorted_ else x[order]
-    filled = lambda x: np.concatenate([in_time(x), np.zeros((length - len(x), *x.shape[1:]), x.dtype)])
-    noise = data.noise if len(data.noise) == 1 else filled(data.noise)
-    known = Data(filled(data.y), noise, filled(data.seen), data.flat)
+    with_rest = lambda x: np.concatenate([in_time(x), np.zeros((length - len(x), *x.shape[1:]), x.dtype)])
+    noise = data.noise if len(data.noise) == 1 else with_rest(data.noise)
+    known = Data(with_rest(data.y), noise, with_rest(data.seen), data.flat)
     return ChainPart(np.concatenate([in_time(t), ends]), known, np.asarray(count), np.asarray(first), rank)
+
+
+def rows_part(rows: Rows, length: int) -> Rows:
+    """The rows of a part, filled up with such that were not seen."""
+    noise = filled(rows.data.noise, length) if len(rows.data.noise) > 1 else rows.data.noise
+    seen = np.concatenate([rows.data.seen, np.zeros(length - len(rows.X), bool)])
+    return Rows(filled(rows.X, length), Data(filled(rows.data.y, length), noise, seen, rows.data.flat))

@@ -1,7 +1,9 @@
-"""The log evidence of a series in parts as a function of θ, and its gradient, by small messages to and from each part.
+"""The log evidence of data in parts as a function of θ, and its gradient, by small messages to and from each part.
 
-Two rounds for an evaluation: every part says what it has to say, and with what the others said each finds its share. Where
-basis functions are integrated out, their weights need the sums over all parts before anything is pulled back: a third.
+Two rounds for an evaluation: every part says what it has to say, and with what the others said each finds its share. Of a
+series each hears something else; of rows without an order all hear the slopes of one value of the sums over all of them. Where
+basis functions of a series are integrated out, their weights need the sums over all parts before anything is pulled back: a
+third round.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from ..crew import Crew, size
 from ..engines import chain_parts
 from ..engines.basis import Weights, integrate
 from ..engines.chain_parts import ChainInParts
-from ..inputs.parts import ChainPart, Rows, chain_part
+from ..engines.inducing import InducingEngine
+from ..engines.inducing_sums import RowSums, added, evidence_of_sums, sums_over
+from ..inputs.parts import Rows, chain_part, rows_part
 from ..linalg.filters.kalman import Others
 from ..linalg.filters.kalman_parts import Message
 from ..parameters.tree import as_numpy, with_free
@@ -34,7 +38,7 @@ class Held(eqx.Module):
     """What a worker holds: a part, and the model whose free parameters come with every call."""
 
     model: Any
-    part: ChainPart
+    part: Any
 
     def __sizeof__(self) -> int:
         return size(self)
@@ -44,13 +48,18 @@ class Held(eqx.Module):
 
 
 @double_precision
-def _on_device(model: Model, part: ChainPart) -> Held:
+def _on_device(model: Model, part: Any) -> Held:
     return Held(*jax.device_put((model, part)))
 
 
 def hold(rows: Rows, model: Model, first: float, beyond: float | None, length: int) -> Held:
     """A part of a series with the model, on the device of who works on it."""
     return _on_device(model, chain_part(rows, first, beyond, length))
+
+
+def hold_rows(rows: Rows, model: Model, length: int) -> Held:
+    """Some of the rows with the model, filled up with such that were not seen."""
+    return _on_device(model, rows_part(rows, length))
 
 
 class Slopes(NamedTuple):
@@ -118,6 +127,56 @@ class SeriesEvidence:
     def _shares(self, theta: Any, engine: Any, others: Any, log_det: Any, gram: Any) -> list[tuple[Any, Any]]:
         slopes = itertools.repeat(Slopes(log_det, gram))
         return self.crew.map(contribute, itertools.repeat(theta), self.parts, others, slopes, itertools.repeat(engine))
+
+
+class RowsEvidence:
+    """log p(y | θ) of rows in parts through inducing inputs, and its gradient in θ, which may have the inputs as well."""
+
+    def __init__(self, model: Model, parts: Sequence[Any], crew: Crew, engine: InducingEngine, of: Series, D: int) -> None:
+        self.model, self.parts, self.crew, self.engine, self.of, self.D = model, parts, crew, engine, of, D
+
+    def __call__(self, theta: Float[np.ndarray, " P"]) -> tuple[Any, Any]:
+        theta = np.asarray(theta, dtype=float)
+        value, direct, slopes = self._head(theta, self.sums(theta))
+        if not np.isfinite(value):
+            return np.nan, np.full(len(theta), np.nan)
+        same = itertools.repeat
+        shares = self.crew.map(pull_sums, same(theta), self.parts, same(slopes), same(self.engine))
+        return value, functools.reduce(operator.add, shares, direct)
+
+    def sums(self, theta: Float[np.ndarray, " P"]) -> RowSums:
+        """The sums over all rows."""
+        return added(self.crew.map(sum_rows, itertools.repeat(theta), self.parts, itertools.repeat(self.engine)))
+
+    def _head(self, theta: Any, sums: RowSums) -> Any:
+        return jax.device_get(_head(theta, self.model, sums, self.of.seen, self.of.targets, self.D, self.engine))
+
+
+def sum_rows(theta: Any, held: Held, engine: InducingEngine) -> RowSums:
+    """The sums over the rows of a part."""
+    return jax.device_get(_row_sums(theta, held, engine))
+
+
+def pull_sums(theta: Any, held: Held, slopes: RowSums, engine: InducingEngine) -> Any:
+    """The share of a part in the gradient of a function of all sums with these slopes."""
+    return jax.device_get(_pulled(theta, held, slopes, engine))
+
+
+@functools.partial(jax.jit, static_argnames="engine")
+def _row_sums(theta: Any, held: Held, engine: InducingEngine) -> RowSums:
+    return sums_over(with_free(held.model, theta), held.part.X, held.part.data, engine)
+
+
+@functools.partial(jax.jit, static_argnames="engine")
+def _pulled(theta: Any, held: Held, slopes: RowSums, engine: InducingEngine) -> Array:
+    return jax.vjp(lambda theta: _row_sums(theta, held, engine), theta)[1](slopes)[0]
+
+
+@functools.partial(jax.jit, static_argnames=("targets", "D", "engine"))
+def _head(theta: Any, model: Model, sums: RowSums, seen: Any, targets: int, D: int, engine: InducingEngine) -> Any:
+    value = lambda theta, sums: evidence_of_sums(with_free(model, theta), sums, seen, targets, D, engine)
+    found, slopes = jax.value_and_grad(value, argnums=(0, 1))(theta, sums)
+    return found, *slopes
 
 
 def condense(theta: Any, held: Held, engine: ChainInParts) -> Message:

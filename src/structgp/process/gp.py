@@ -177,7 +177,7 @@ class GP(Parametrised):
         sources = sources_of(X, y, noise)
         if sources is not None:
             others = {"structure": structure, "inference": inference, "extra": extra, "weights": weights}
-            return condition_parts(self, read_parts(sources, self, missing, over, others), approximate)  # type: ignore[return-value]
+            return condition_parts(self, read_parts(sources, self, missing, over, others), approximate)
         inputs, data = read_rows(self, X, y, noise, missing, extra, weights)
         check_inputs(self, inputs)
         rule = rule_for(self, inference, data)
@@ -234,7 +234,8 @@ class GP(Parametrised):
         A series that is too long for one place comes in parts: X and y are Dask collections, or X the path of Parquet files and
         y the name of a column, or X is a `ParquetBatches`. The parts are worked on where they are read, by the current Dask
         client or what `over` names: a client, the address of a scheduler, an executor as in `concurrent.futures`; else here,
-        one after the other. The numbers are those of the whole, to rounding; the result is a `FittedParts`.
+        one after the other. The numbers are those of the whole, to rounding; the result is a `FittedParts`. Rows of several
+        columns take ``approximate=Inducing(500)``, and the result is an `InducingStream` that has seen all of them.
         """
         if not isinstance(method, str) or method not in LEARNERS:
             raise ValueError(f"method must be one of {sorted(LEARNERS)}, got {method!r}")
@@ -245,7 +246,7 @@ class GP(Parametrised):
             others |= {"parameters": parameters, "rotations": rotations, "starts": starts}
             known = read_parts(sources, self, missing, over, others)
             climbing: dict[str, Any] = {"restarts": restarts, "seed": seed, "progress": progress, "deadline": deadline}
-            return fit_parts(self, known, approximate=approximate, max_evaluations=max_evaluations, **climbing)  # type: ignore[return-value]
+            return fit_parts(self, known, approximate=approximate, max_evaluations=max_evaluations, **climbing)
         inputs, data = read_rows(self, X, y, noise, missing, extra, weights)
         check_inputs(self, inputs)
         rule = rule_for(self, inference, data)

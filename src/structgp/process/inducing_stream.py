@@ -22,22 +22,19 @@ from jax.scipy.linalg import solve_triangular
 
 from .._types import double_precision
 from ..engines.approximation import Approximation
-from ..engines.basis import integrate, sites_of
-from ..engines.inducing import GROUPED, InducingConditional, InducingEngine
+from ..engines.inducing import GROUPED, InducingEngine
 from ..engines.inducing_inputs import NOVEL, Inducing, more_inputs, place_among
-from ..engines.woodbury import Weighed
+from ..engines.inducing_sums import RowSums, given_sums, structure_of, sums_over
 from ..inputs.layouts import as_inputs
 from ..inputs.observations import Data, read_observations
 from ..inputs.rows import filled, in_few_sizes, size_for, unseen_beyond
 from ..kernels.induced import Induced
-from ..linalg.dense.cholesky import log_sum
-from ..linalg.features.low_rank import Summed, summed
+from ..linalg.features.low_rank import Summed
 from ..linalg.features.placing import missed_most
 from ..parameters.tree import as_numpy, leaves
 from ..posterior import Model, Prediction, Result
-from ..sites import Sites
-from ..structure.dense import covariance, typical_variance
-from ..structure.low_rank import LowRank, through
+from ..structure.dense import covariance
+from ..structure.low_rank import through
 from .conditioning import Posterior, check_inputs
 
 BATCH = 2048  # rows that are taken at a time
@@ -184,30 +181,22 @@ def _with_inputs(kernel: Any, inputs: np.ndarray) -> Any:
     return kernel.replace(kernel=_with_inputs(kernel.kernel, inputs))
 
 
-def _structure(gp: Model, X: Any) -> LowRank:
-    return LowRank(gp.kernel, X, len(through(gp.kernel, X[:1]).inputs))  # type: ignore[union-attr]
-
-
 @functools.partial(jax.jit, static_argnames="engine")
 def _summed(gp: Model, X: Any, data: Data, engine: InducingEngine) -> tuple[Summed, Any]:
     """The sums over rows, and that of the logarithms of their precisions."""
-    structure = _structure(gp, jnp.asarray(X))
-    sites = sites_of(gp, structure.X, data, typical_variance(gp.kernel, structure.X))
-    white, blocks = structure.white(jnp.linalg.cholesky(structure.among()))
-    sums = summed(white, blocks, structure.size, sites.precision, sites.targets, engine.rule, False)
-    return sums, log_sum(sites.precision)
+    return sums_over(gp, X, data, engine)
 
 
 @functools.partial(jax.jit, static_argnames="D")
 def _root(gp: Model, D: int) -> Any:
-    return jnp.linalg.cholesky(_structure(gp, jnp.zeros((1, D))).among())
+    return jnp.linalg.cholesky(structure_of(gp, jnp.zeros((1, D))).among())
 
 
 @functools.partial(jax.jit, static_argnames=("D", "charged"))
 def _moved(old: Model, new: Model, sums: Summed, D: int, charged: bool) -> Summed:
     """The sums as observations of other inducing inputs."""
     nowhere = jnp.zeros((1, D))
-    roots = [jnp.linalg.cholesky(_structure(gp, nowhere).among()) for gp in (old, new)]
+    roots = [jnp.linalg.cholesky(structure_of(gp, nowhere).among()) for gp in (old, new)]
     before, after = (through(gp.kernel, nowhere) for gp in (old, new))
     between = covariance(after.kernel, after.inputs, before.inputs)  # type: ignore[union-attr]
     half = solve_triangular(roots[1], between, lower=True)
@@ -219,17 +208,7 @@ def _moved(old: Model, new: Model, sums: Summed, D: int, charged: bool) -> Summe
 
 @functools.partial(jax.jit, static_argnames=("targets", "D", "engine"))
 def _given(gp: Model, sums: Summed, log_weights: Any, count: Any, targets: int, D: int, engine: InducingEngine) -> Posterior:
-    structure = _structure(gp, jnp.zeros((1, D)))
-    L, M = jnp.linalg.cholesky(structure.among()), structure.size
-    R = jnp.linalg.cholesky(jnp.eye(M) + 0.5 * (sums.gram + sums.gram.T))
-    c = solve_triangular(R, sums.cross, lower=True)
-    weighed = Weighed(R, c, 2 * jnp.sum(jnp.log(jnp.diagonal(R))) + sums.charge)
-    gram = sums.own - c.T @ c
-    evidence, weights = integrate(gp, weighed.log_det - log_weights, 0.5 * (gram + gram.T), count, targets, D)
-    none = Sites(jnp.zeros(0), jnp.zeros((0, gram.shape[0])))
-    conditional = InducingConditional(
-        gp.kernel, jnp.zeros((0, D)), none, L, weighed, gram, log_weights, jnp.zeros(()), None, engine.method, engine.power
-    )
+    evidence, weights, conditional = given_sums(gp, RowSums(sums, log_weights), count, targets, D, engine)
     return Posterior(gp, conditional, weights, evidence, targets)
 
 

@@ -8,7 +8,7 @@ import itertools
 import pickle
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -20,6 +20,7 @@ from ..engines.approximation import FiniteState, as_approximation
 from ..engines.base import units
 from ..engines.basis import Weights
 from ..engines.chain_parts import ChainInParts
+from ..engines.inducing_inputs import Inducing
 from ..inputs.clock import Clocks
 from ..inputs.layouts import as_inputs
 from ..inputs.observations import Data
@@ -36,6 +37,7 @@ from ..parameters.tree import free_vector, with_free
 from ..posterior import Moments, Prediction
 from . import moments
 from .conditioning import Posterior, check_inputs
+from .parts_of_rows import condition_rows, fit_rows
 
 SHARE = 0.25  # of the memory that is left, for parts that are kept
 PIECE = 2**15  # places that are predicted at a time
@@ -69,8 +71,8 @@ def _count(rows: int) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Known:
-    """A series in parts that was read: its handles in the order of time, and what is known of all of it."""
+class Known:
+    """Data in parts that were read: their handles, of a series in the order of time, and what is known of all of them."""
 
     handles: list[Any]
     facts: list[Facts]
@@ -83,12 +85,6 @@ class _Known:
     def series(self) -> Series:
         """Where it begins, what was observed, how many targets."""
         return Series(float(self.facts[0].first[0]), sum(fact.seen for fact in self.facts), self.facts[0].targets)
-
-    @property
-    def some(self) -> tuple[np.ndarray, Data]:
-        """Rows from all parts that tell where learning begins."""
-        join = lambda *parts: np.concatenate(parts)
-        return join(*(fact.X for fact in self.facts)), jax.tree.map(join, *(fact.data for fact in self.facts))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +99,7 @@ class FittedParts:
     weights: Weights
     log_evidence: float
     learning: Learning | None
-    _known: _Known
+    _known: Known
     _others: list[Others]
     _engine: ChainInParts
 
@@ -205,9 +201,30 @@ def _times(X: Any, clocks: Clocks) -> np.ndarray:
     return np.asarray(as_inputs(X, allow_empty=True, clocks=clocks or None).points).reshape(-1)
 
 
+class Looked(NamedTuple):
+    """Data in parts that were looked at once: their rows where they will be worked on, and what is known of each."""
+
+    rows: list[Any]
+    facts: list[Facts]
+    crew: Crew
+    clocks: Clocks
+    lazy: bool
+
+    @property
+    def observed(self) -> tuple[int, int]:
+        """How many values were seen, and of how many targets."""
+        return sum(fact.seen for fact in self.facts), self.facts[0].targets
+
+    @property
+    def some(self) -> tuple[np.ndarray, Data]:
+        """Rows from all parts that tell where learning begins."""
+        join = lambda *parts: np.concatenate(parts)
+        return join(*(fact.X for fact in self.facts)), jax.tree.map(join, *(fact.data for fact in self.facts))
+
+
 @double_precision
-def read_parts(sources: Sources, gp: Any, missing: str, over: Any, options: dict[str, Any]) -> _Known:
-    """The parts where they will be worked on, and what has to be known of them."""
+def read_parts(sources: Sources, gp: Any, missing: str, over: Any, options: dict[str, Any]) -> Looked:
+    """The parts where they will be worked on, and what has to be known of them; those without rows are left out."""
     _check_options(gp, options)
     crew = crew_for(over, SHARE * memory.available())
     lists = [list(part) for part in sources]
@@ -215,21 +232,29 @@ def read_parts(sources: Sources, gp: Any, missing: str, over: Any, options: dict
     same = lambda value: [value] * count
     first = crew.made(read_part, *(part[:1] for part in lists), [gp.likelihood], [missing], [()])
     clocks = crew.map(_clocks, first)[0]
-    made = first + crew.made(read_part, *(part[1:] for part in lists), *(same(v)[1:] for v in (gp.likelihood, missing, clocks)))
-    looked = crew.map(look, made, same(share_of(count)), range(count))
+    rest = (*(part[1:] for part in lists), *(same(value)[1:] for value in (gp.likelihood, missing, clocks)))
+    rows = first + crew.made(read_part, *rest)
+    looked = crew.map(look, rows, same(share_of(count)), range(count))
     some = [i for i, facts in enumerate(looked) if facts is not None]
     if not some:
         raise ValueError("there are no rows: check what the parts are read from")
-    order = [some[i] for i in in_order([looked[i] for i in some])]
-    facts = [looked[i] for i in order]
-    if len({fact.targets for fact in facts}) > 1:
-        raise ValueError("y must have the same columns in all parts")
-    check_inputs(gp, as_inputs(np.array([facts[0].first[0], facts[-1].last[0]])))
+    facts = [looked[i] for i in some]
+    if len({(fact.targets, len(fact.first)) for fact in facts}) > 1:
+        raise ValueError("X and y must have the same columns in all parts")
+    ends = np.stack([facts[0].first, facts[-1].last])
+    check_inputs(gp, as_inputs(ends))
+    return Looked([rows[i] for i in some], facts, crew, clocks, is_lazy(lists[0][0]))
+
+
+def in_time(looked: Looked, gp: Any) -> Known:
+    """The parts of a series in the order of time, each with the model."""
+    order = in_order(looked.facts)
+    facts = [looked.facts[i] for i in order]
     beyond = [float(fact.first[0]) for fact in facts[1:]] + [None]
     lengths = [size_of_part(fact.rows + 1) for fact in facts]
     begins = [float(facts[0].first[0])] * len(facts)
-    handles = crew.made(hold, [made[i] for i in order], [gp] * len(facts), begins, beyond, lengths)
-    return _Known(handles, facts, order, crew, clocks, is_lazy(lists[0][0]))
+    handles = looked.crew.made(hold, [looked.rows[i] for i in order], [gp] * len(facts), begins, beyond, lengths)
+    return Known(handles, facts, order, looked.crew, looked.clocks, looked.lazy)
 
 
 def _check_options(gp: Any, options: dict[str, Any]) -> None:
@@ -249,11 +274,11 @@ def _clocks(rows: Rows) -> Clocks:
     return rows.clocks
 
 
-def _engine(gp: Any, known: _Known, approximate: Any) -> tuple[Any, ChainInParts]:
+def _engine(gp: Any, known: Known, approximate: Any) -> tuple[Any, ChainInParts]:
     """What makes the static choices that suit a model, and those of this one; refused where there is no chain."""
     approximation = as_approximation(approximate)
     if approximation is not None and not isinstance(approximation, FiniteState):
-        raise ValueError(f"a series in parts takes approximate='state-space' or 'matern', got {approximation}")
+        raise ValueError(f"data in parts take approximate=Inducing(500), 'state-space' or 'matern', got {approximation}")
     name, ends = getattr(approximation, "name", None), (known.facts[0].first[0], known.facts[-1].last[0])
     least = min(fact.least_noise for fact in known.facts)
     tuned = lambda model: ChainInParts.tuned(model, float(ends[0]), least, name)
@@ -262,15 +287,20 @@ def _engine(gp: Any, known: _Known, approximate: Any) -> tuple[Any, ChainInParts
     if refused is not None:
         raise ValueError(
             f"data in parts need a kernel with a finite state along one column: {refused.reason}. "
-            "structure='dense' has no parts: its matrix couples all rows"
+            "structure='dense' has no parts: its matrix couples all rows; approximate=Inducing(500) has"
         )
     return tuned, engine
 
 
 @double_precision
-def plan_parts(gp: Any, known: _Known, approximate: Any = None) -> PartsPlan:
+def plan_parts(gp: Any, looked: Looked, approximate: Any = None) -> PartsPlan:
     """What would run, and what it would send."""
-    engine, theta = _engine(gp, known, approximate)[1], free_vector(gp)
+    known = in_time(looked, gp)
+    return _plan(gp, known, _engine(gp, known, approximate)[1])
+
+
+def _plan(gp: Any, known: Known, engine: ChainInParts) -> PartsPlan:
+    theta = free_vector(gp)
     others, message = jax.eval_shape(lambda: chain_parts.shapes(gp, known.series.first, known.series.targets, engine))
     empty = lambda tree: jax.tree.map(lambda leaf: np.zeros(leaf.shape), tree)
     sent, received = len(pickle.dumps((theta, empty(others), engine))), len(pickle.dumps(empty(message)))
@@ -278,25 +308,31 @@ def plan_parts(gp: Any, known: _Known, approximate: Any = None) -> PartsPlan:
 
 
 @double_precision
-def condition_parts(gp: Any, known: _Known, approximate: Any = None, learning: Learning | None = None) -> FittedParts:
-    """The process given a series in parts, with the parameters as they are."""
-    (tuned, engine), theta = _engine(gp, known, approximate), free_vector(gp)
+def condition_parts(gp: Any, looked: Looked, approximate: Any = None) -> Any:
+    """The process given data in parts, with the parameters as they are."""
+    approximation = as_approximation(approximate)
+    if isinstance(approximation, Inducing):
+        return condition_rows(gp, looked, approximation)
+    known = in_time(looked, gp)
+    return _given(gp, known, *_engine(gp, known, approximate))
+
+
+def _given(gp: Any, known: Known, tuned: Any, engine: ChainInParts, learning: Learning | None = None) -> FittedParts:
+    theta = free_vector(gp)
     evidence = SeriesEvidence(gp, known.handles, known.crew, tuned, known.series)
     others = evidence.others(theta, engine)
     if others is None:
         raise ValueError("the parts have no finite message at these values: check the data for extreme values")
     log_evidence, weights = evidence.weights(theta, *evidence.sums(theta, engine, others))
     if not np.isfinite(log_evidence):
-        raise ValueError(
-            f"the log evidence is {log_evidence}: check the data for extreme values, or give other starting values"
-        )
-    return FittedParts(gp, plan_parts(gp, known, approximate), weights, log_evidence, learning, known, others, engine)
+        raise ValueError(f"the log evidence is {log_evidence}: check the data for extreme values, or give other values")
+    return FittedParts(gp, _plan(gp, known, engine), weights, log_evidence, learning, known, others, engine)
 
 
 @double_precision
 def fit_parts(
     gp: Any,
-    known: _Known,
+    looked: Looked,
     *,
     approximate: Any,
     restarts: int | None,
@@ -304,20 +340,24 @@ def fit_parts(
     max_evaluations: int,
     progress: Any,
     deadline: Deadline,
-) -> FittedParts:
-    """Learn from a series in parts, then condition on it."""
+) -> Any:
+    """Learn from data in parts, then condition on them."""
     began = time.perf_counter()
+    options: dict[str, Any] = {"restarts": whole(restarts or 0, "restarts"), "seed": generator(seed), "progress": progress}
+    options |= {"max_evaluations": max_evaluations, "deadline": deadline}
+    approximation = as_approximation(approximate)
+    if isinstance(approximation, Inducing):
+        return fit_rows(gp, looked, approximation, options)
+    known = in_time(looked, gp)
     tuned, _ = _engine(gp, known, approximate)
-    X, data = known.some
+    X, data = looked.some
     objective = Objective(gp, SeriesEvidence(gp, known.handles, known.crew, tuned, known.series))
     starts = [free_vector(candidate) for candidate in candidates(gp, X, data)]
     count = max(known.series.seen * known.series.targets, 1)
-    options: dict[str, Any] = {"restarts": whole(restarts or 0, "restarts"), "seed": generator(seed), "progress": progress}
-    options |= {"max_evaluations": max_evaluations, "deadline": deadline}
     options |= {"units": units_of(gp, X, data), "limits": limits_of(gp, X, data)}
     learned, learning = climb(gp, objective, starts, count, began, **options)
     warn_if_pressed(learning, stacklevel=5)
-    return condition_parts(learned, known, approximate, learning)
+    return _given(learned, known, tuned, tuned(learned), learning)
 
 
 @functools.partial(jax.jit, static_argnames="engine")

@@ -17,11 +17,13 @@ from .options import (
     DataArgument,
     DatesOption,
     DemoArgument,
+    FilesArgument,
     HorizonOption,
     KernelOption,
     LikelihoodOption,
     OutFolder,
     ParametersOption,
+    SchedulerOption,
     SeedOption,
     StructureOption,
     TargetOption,
@@ -41,7 +43,7 @@ LEARNED = "learned_from"  # the column that marks the rows that a model was give
 
 @command("fit measurements.csv --target y --out result")
 def fit(
-    data: DataArgument,
+    data: FilesArgument,
     target: TargetOption = None,
     task: TaskOption = "auto",
     time: TimeOption = None,
@@ -56,18 +58,23 @@ def fit(
     targets: TargetsOption = None,
     dates: DatesOption = "auto",
     zone: ZoneOption = "",
+    scheduler: SchedulerOption = None,
     seed: SeedOption = 0,
     as_json: AsJson = False,
 ) -> dict[str, Any]:
     """Learn a model of a column from the others. Writes model.structgp, predictions.csv, report.html and forecast.csv.
 
-    With --targets several columns are learned together and their gaps filled: filled.csv and report.html.
+    With --targets several columns are learned together and their gaps filled: filled.csv and report.html. Of many Parquet files
+    with a series, 'meter/*.parquet', the parts stay where they are: smoothed/ has the values.
     """
     from ..reading import read_table
+    from .parts import fit_in_parts, is_many
 
     seconds = seconds_of(budget)
     deadline = Deadline.after(seconds)
     check_folder(out)
+    if is_many(data, scheduler):
+        return fit_in_parts(data, target, time, kernel, scheduler, out, deadline, seed)
     table = read_table(data, dates=dates, zone=zone)
     if targets is not None:
         with watching(as_json, seconds):

@@ -48,6 +48,12 @@ ApproximateOption = Annotated[
     str | None, typer.Option("--approximate", help="One function of all columns, through so many: inducing:500, neighbours:30.")
 ]
 DataArgument = Annotated[Path, typer.Argument(help="A table: CSV, TSV, xlsx, ods, Parquet, Arrow or NetCDF; or a picture.")]
+FilesArgument = Annotated[
+    Path, typer.Argument(help="A table: CSV, TSV, xlsx, ods, Parquet, Arrow or NetCDF; a picture; or many, 'meter/*.parquet'.")
+]
+SchedulerOption = Annotated[
+    str | None, typer.Option("--scheduler", help="A Dask scheduler whose workers have the parts: tcp://10.0.0.1:8786.")
+]
 DatesOption = Annotated[
     str, typer.Option("--dates", help="Whether 01/02/2020 is day-first or month-first; auto decides and says.")
 ]
