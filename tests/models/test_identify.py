@@ -105,6 +105,11 @@ def test_several_inputs_and_outputs_with_gaps():
     assert len(found) == 2
     np.testing.assert_allclose(found[0].weights, [g, -0.5 * g**2], atol=0.08)
     np.testing.assert_allclose(found[1].weights, 2 * found[0].weights, atol=0.02)
+    slow = np.stack([u[:, 0], np.convolve(u[:, 1], np.ones(20), "same")], axis=1)
+    found = sg.identify(slow, y, lags=30)
+    assert found.frequency(source=0).excited.mean() > 0.9
+    assert found.frequency(source=1).excited.mean() < 0.2
+    assert " ± " in found.summary().split("steady gain")[1].splitlines()[0].split(",")[1]
 
 
 def test_messages():
@@ -115,5 +120,33 @@ def test_messages():
         sg.identify(u[1:], y)
     with pytest.raises(ValueError, match="method must be one of"):
         sg.identify(u, y, method="arx")
-    with pytest.raises(ValueError, match="dt must be positive"):
-        sg.identify(u, y, dt=0.0)
+    for dt in (0.0, "day"):
+        with pytest.raises(ValueError, match="dt must be a positive number, the time from one row to the next"):
+            sg.identify(u, y, dt=dt)
+    with pytest.raises(ValueError, match=r"u does not change \(column 1\): a system is seen by what it makes of changes"):
+        sg.identify(np.stack([u, np.ones(60)], axis=1), y)
+    with pytest.raises(ValueError, match="y does not change: there is nothing that the input could have made"):
+        sg.identify(u, np.ones(60))
+    with pytest.raises(ValueError, match="y has 9 values: at least 10 are needed"):
+        sg.identify(u[:9], y[:9])
+    with pytest.raises(ValueError, match="u has 60 rows, too few for a response of 58 lags: pass lags= of at most 55"):
+        sg.identify(u, y, lags=58)
+    found = sg.identify(u, y, lags=1)
+    assert found.order == 0
+    with pytest.raises(ValueError, match="u has 2 inputs, but the system was identified from 1"):
+        found.simulate(np.ones((5, 2)))
+    with pytest.raises(ValueError, match="there is no input 1: the system has 1 input, counted from 0"):
+        found.step_of(1)
+
+
+def test_units_and_files_change_nothing(tmp_path):
+    u, y = record(N=120)
+    up, down = 2.0**20, 2.0**-10  # powers of two leave every digit as it is
+    found, other = sg.identify(u, y, lags=20), sg.identify(up * u, down * y, lags=20)
+    np.testing.assert_allclose(up / down * other.weights, found.weights, rtol=1e-12)
+    np.testing.assert_allclose(up / down * other.step.sd, found.step.sd, rtol=1e-12)
+    assert other.log_evidence + 119 * np.log(down) == pytest.approx(found.log_evidence)  # the level is integrated out
+    found.save(tmp_path / "system.structgp")
+    again = sg.load(tmp_path / "system.structgp")
+    np.testing.assert_array_equal(again.simulate(u[:9]).mean, found.simulate(u[:9]).mean)
+    assert again.summary() == found.summary()

@@ -375,9 +375,33 @@ def test_identify_from_the_command_line(tmp_path):
     found = as_json("identify", path, "--input", "u", "--output", "y", "--lags", 20, "--out", out)
     np.testing.assert_allclose(found["impulse"], 0.7 ** np.arange(20), atol=0.1)
     assert found["order"] == 1
-    assert "Step response" in out.read_text()
-    with pytest.raises(ValueError, match="--input and --output are both 'u': name the column that drives"):
-        identify_columns(read_table(path), "u", "u", None)
+    page = out.read_text()
+    assert "Step response" in page
+    assert "a lasting change of u by 1" in page
+    assert "it fades, half of it left after 1.9" in page
+    with pytest.raises(ValueError, match="--input and --output name 'u' more than once: name the columns that drive"):
+        identify_columns(read_table(path), ["u"], ["u"], None)
+    path.write_text("t,u,y\nnow,1,2\nthen,2,3")
+    with pytest.raises(ValueError, match="the time column 't' holds neither numbers nor dates"):
+        identify_columns(read_table(path), ["u"], ["y"], "t")
+
+
+@pytest.mark.full
+def test_several_inputs_and_outputs_are_identified_together(tmp_path):
+    rng = np.random.default_rng(0)
+    u = rng.standard_normal((200, 2))
+    y = np.convolve(u[:, 0], 0.7 ** np.arange(20))[:200] - 2 * u[:, 1] + 0.1 * rng.standard_normal(200)
+    path, out = tmp_path / "record.csv", tmp_path / "system.html"
+    pl.DataFrame({"heat": u[:, 0], "flow": u[:, 1], "temp": y, "half": y / 2}).write_csv(path)
+    options = ("--input", "heat,flow", "--output", "temp,half", "--lags", 15, "--report", out)
+    first, second = as_json("identify", path, *options)["systems"]
+    np.testing.assert_allclose(first["impulse"]["heat"], 0.7 ** np.arange(15), atol=0.1)
+    np.testing.assert_allclose(first["impulse"]["flow"][0], -2.0, atol=0.1)
+    assert (first["output"], second["output"]) == ("temp", "half")
+    assert "How heat and flow make temp and half" in out.read_text()
+    said = run("identify", path, *options).output
+    assert "how half is made" in said
+    assert "flow is felt most" in said
 
 
 @pytest.mark.full

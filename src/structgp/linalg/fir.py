@@ -141,6 +141,8 @@ def resonance(n: int, size: float, decay: float, frequency: float) -> Float[np.n
 def hankel_poles(h: Float[np.ndarray, " n"], order: int) -> np.ndarray:
     """The poles of the system of this order that is closest to a response, by its Hankel matrix (Ho and Kalman)."""
     h = h[1:]
+    if len(h) < 2:
+        return np.zeros(0)
     rows = len(h) // 2
     H = np.stack([h[i : i + rows] for i in range(len(h) - rows + 1)])
     U, s, Vt = np.linalg.svd(H[:-1], full_matrices=False)

@@ -14,11 +14,13 @@ import numpy as np
 from .._types import generator, whole
 from ..inputs.reading import few, read_numbers
 from ..linalg import fir
+from ..posterior import Result
 from .impulse_prior import EXCITED, ImpulsePrior, least_squares, with_resonance
 from .rational import Poles, filtered, output_error
 
 LAGS = 100  # of the response, where nothing is said
 MOST_POLES = 10
+FEWEST = 10  # values of an output
 METHODS = ("gp", "dc", "tc", "ls", "poles")
 
 
@@ -56,7 +58,7 @@ class FrequencyResponse(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Identified:
+class Identified(Result):
     """A system with one output, identified from records: its responses with bands, poles, and what it makes of new inputs."""
 
     weights: np.ndarray  # (inputs, lags): the mean of the impulse response for each step
@@ -70,7 +72,7 @@ class Identified:
     levels: tuple[np.ndarray, float]  # of inputs and output, around which they were taken
     inputs: np.ndarray  # as they were used
     output: np.ndarray
-    power: tuple[np.ndarray, np.ndarray]  # frequencies, and the smoothed power of the first input there
+    power: tuple[np.ndarray, np.ndarray]  # frequencies (F,), and the smoothed power of the inputs there (inputs, F)
 
     @property
     def lags(self) -> int:
@@ -78,7 +80,7 @@ class Identified:
         return self.weights.shape[1]
 
     def impulse_of(self, source: int = 0) -> Response:
-        """The impulse response to one of the inputs."""
+        """The impulse response to one of the inputs, counted from 0."""
         part = self._part(source)
         sd = np.sqrt(np.maximum(np.diagonal(self.covariance)[part], 0.0))
         return Response(self.dt * np.arange(self.lags), self.weights[source] / self.dt, sd / self.dt)
@@ -104,19 +106,19 @@ class Identified:
     def frequency(self, w: Any = None, source: int = 0, seed: int = 0) -> FrequencyResponse:
         """Gain and phase at frequencies in radians for each unit of time; by default 200 up to the highest that dt shows."""
         w = np.linspace(0, np.pi / self.dt, 200) if w is None else np.atleast_1d(np.asarray(w, dtype=float))
+        self._part(source)  # which says whether there is such an input
         turn = np.exp(-1j * np.outer(w * self.dt, np.arange(self.lags)))
         draws = self._draws(200, seed)[:, source] @ turn.T
         lower, upper = np.quantile(np.abs(draws), [0.025, 0.975], axis=0)
         found = turn @ self.weights[source]
-        power = np.interp(w * self.dt, *self.power)
-        return FrequencyResponse(
-            w, found, np.abs(found), lower, upper, np.unwrap(np.angle(found)), power > EXCITED * self.power[1].max()
-        )
+        of_input = self.power[1][source]
+        excited = np.interp(w * self.dt, self.power[0], of_input) > EXCITED * of_input.max()
+        return FrequencyResponse(w, found, np.abs(found), lower, upper, np.unwrap(np.angle(found)), excited)
 
     def simulate(self, u: Any, past: Any = None) -> Response:
         """What the system makes of other inputs, with the band that the response leaves; before them there was the level."""
-        new = _table(u, "u") - self.levels[0]
-        before = np.zeros((self.lags - 1, new.shape[1])) if past is None else (_table(past, "past") - self.levels[0])
+        new = self._inputs(u, "u")
+        before = np.zeros((self.lags - 1, new.shape[1])) if past is None else self._inputs(past, "past")
         before = np.concatenate([np.zeros((max(self.lags - 1 - len(before), 0), new.shape[1])), before])[-(self.lags - 1) :]
         whole_record = np.concatenate([before, new]) if self.lags > 1 else new
         Phi = fir.shifted(whole_record, self.lags, np.arange(self.lags - 1, len(whole_record)))
@@ -140,16 +142,20 @@ class Identified:
         """The order that BIC takes."""
         return self.poles().order
 
-    def plot(self, axes: Any = None) -> Any:
-        """Draw impulse, step and frequency response with their bands. Needs Matplotlib; returns the axes."""
-        import matplotlib.pyplot as plt
-
-        axes = plt.subplots(1, 3, figsize=(12, 3.2), layout="constrained")[1] if axes is None else axes
-        for ax, title, found in ((axes[0], "impulse response", self.impulse), (axes[1], "step response", self.step)):
+    def plot(self, axes: Any = None, source: int = 0) -> Any:
+        """Draw impulse, step and frequency response to one input with their bands. Needs Matplotlib; returns the axes."""
+        if axes is None:
+            try:
+                import matplotlib.pyplot as plt
+            except ImportError:
+                raise ImportError("plots need Matplotlib: pip install 'structgp[plot]'") from None
+            axes = plt.subplots(1, 3, figsize=(12, 3.2), layout="constrained")[1]
+        drawn = ("impulse response", self.impulse_of(source)), ("step response", self.step_of(source))
+        for ax, (title, found) in zip(axes, drawn, strict=False):
             ax.fill_between(found.t, found.lower, found.upper, alpha=0.3, linewidth=0)
             ax.plot(found.t, found.mean)
             ax.set(title=title, xlabel="time")
-        at = self.frequency()
+        at = self.frequency(source=source)
         axes[2].fill_between(at.frequency, np.maximum(at.lower, 1e-12), at.upper, alpha=0.3, linewidth=0)
         axes[2].plot(at.frequency, at.gain)
         axes[2].plot(at.frequency[~at.excited], at.gain[~at.excited], ".", markersize=3, color="grey", label="not excited")
@@ -159,14 +165,15 @@ class Identified:
     def summary(self) -> str:
         """An account in words."""
         found, at = self.poles(), self.frequency()
+        steps = [self.step_of(source) for source in range(len(self.weights))]
         spans = "all frequencies" if at.excited.all() else f"{100 * at.excited.mean():.0f} % of the frequencies"
         shown = ", ".join(f"{p.real:.3f}{p.imag:+.3f}i" if abs(p.imag) > 1e-9 else f"{p.real:.3f}" for p in found.poles)
         lines = [
             f"method         {self.method}, {self.lags} lags of {self.dt:g}",
             f"fit            {self.fit:.1f} % of {len(self.output)} values",
             f"noise          {self.noise:.4g}",
-            f"steady gain    {self.step.mean[-1]:.4g} ± {1.96 * self.step.sd[-1]:.2g}",
-            f"order          {found.order}, poles {shown}",
+            f"steady gain    {', '.join(f'{end.mean[-1]:.4g} ± {1.96 * end.sd[-1]:.2g}' for end in steps)}",
+            f"order          {found.order}{', poles ' if shown else ''}{shown}",
             f"the input excites {spans}",
         ]
         if self.resonance is not None:
@@ -176,7 +183,16 @@ class Identified:
     def __repr__(self) -> str:
         return f"Identified({self.method}, {self.lags} lags, fit {self.fit:.1f} %)"
 
+    def _inputs(self, values: Any, name: str) -> np.ndarray:
+        """Other inputs around their levels."""
+        table = _table(values, name)
+        if table.shape[1] != len(self.weights):
+            raise ValueError(f"{name} has {_counted(table.shape[1])}, but the system was identified from {len(self.weights)}")
+        return table - self.levels[0]
+
     def _part(self, source: int) -> slice:
+        if not 0 <= source < len(self.weights):
+            raise ValueError(f"there is no input {source}: the system has {_counted(len(self.weights))}, counted from 0")
         return slice(source * self.lags, (source + 1) * self.lags)
 
     def _draws(self, count: int, seed: int) -> np.ndarray:
@@ -203,8 +219,11 @@ def identify(
         raise ValueError(f"u has gaps (rows {few(np.unique(np.nonzero(~np.isfinite(inputs))[0]))}): inputs must be known")
     if len(inputs) < len(outputs):
         raise ValueError(f"u has {len(inputs)} rows and y {len(outputs)}: u must be as long as y, or begin earlier")
-    if not dt > 0:
-        raise ValueError(f"dt must be positive, got {dt!r}")
+    if isinstance(dt, bool) or not isinstance(dt, (int, float, np.number)) or not 0 < dt < np.inf:
+        raise ValueError(f"dt must be a positive number, the time from one row to the next, got {dt!r}")
+    still = np.flatnonzero(np.ptp(inputs, axis=0) == 0) if len(inputs) else np.zeros(0)
+    if len(still):
+        raise ValueError(f"u does not change (column {few(still)}): a system is seen by what it makes of changes")
     if outputs.shape[1] > 1:
         options: dict[str, Any] = {"lags": lags, "method": method, "length": length, "seed": seed}
         return tuple(_identify(inputs, column, dt, **options) for column in outputs.T)
@@ -213,7 +232,13 @@ def identify(
 
 def _table(values: Any, name: str) -> np.ndarray:
     array = read_numbers(values, name)[0]
+    if array.ndim > 2:
+        raise ValueError(f"{name} must be a column of numbers or a table (N, k), got an array of shape {array.shape}")
     return array[:, None] if array.ndim == 1 else array
+
+
+def _counted(inputs: int) -> str:
+    return f"{inputs} input{'' if inputs == 1 else 's'}"
 
 
 def _identify(
@@ -222,29 +247,37 @@ def _identify(
     past = len(u) - len(y)
     n = whole(lags, "lags", 1) if lags is not None else min(LAGS, past + 1 if past >= LAGS // 2 else max(len(y) // 3, 2))
     seen = np.isfinite(y)
-    if seen.sum() < 10 or len(u) < n + 5:
-        raise ValueError(f"{int(seen.sum())} outputs are too few for a response of {n} lags: pass lags=")
+    if seen.sum() < FEWEST:
+        raise ValueError(f"y has {int(seen.sum())} values: at least {FEWEST} are needed")
+    if len(u) < n + 5:
+        raise ValueError(f"u has {len(u)} rows, too few for a response of {n} lags: pass lags= of at most {len(u) - 5}")
+    if np.ptp(y[seen]) == 0:
+        raise ValueError("y does not change: there is nothing that the input could have made")
     levels = u.mean(axis=0), float(np.mean(y[seen]))
-    v, z = u - levels[0], y - levels[1]
+    units = u.std(axis=0), float(np.std(y[seen]))  # what is believed of sizes is about records of unit spread
+    v, z = (u - levels[0]) / units[0], (y - levels[1]) / units[1]
     whole_sums = fir.sums(v, z, n)
     data = whole_sums.without_level()
-    frequencies, power = _power(v[:, 0])
+    frequencies, power = _power(v)
     resonance = None
     if method == "ls":
         mean, covariance, noise, evidence = least_squares(data, n, v.shape[1], length)
     else:
         chosen = ImpulsePrior(data, n, v.shape[1], method)
         if method in ("gp", "poles") and v.shape[1] == 1:
-            chosen, omega = with_resonance(chosen, frequencies, power)
+            chosen, omega = with_resonance(chosen, frequencies, power[0])
             resonance = None if omega is None else omega / dt
         mean, covariance, noise, evidence = chosen.averaged(generator(seed))
     weights = mean.reshape(v.shape[1], n)
     level = (whole_sums.y_total - whole_sums.total @ mean) / whole_sums.rows  # of the output, for inputs at their level
-    levels, z = (levels[0], levels[1] + level), z - level
     first = max(n - 1 - past, 0)
-    found = Identified(
-        weights, covariance, float(np.sqrt(noise)), np.nan, evidence, method, resonance, dt, levels, v, z, (frequencies, power)
-    )
+    each = np.repeat(units[1] / units[0], n)
+    weights, covariance = weights * each.reshape(weights.shape), covariance * np.outer(each, each)
+    v, z, noise, level = v * units[0], z * units[1], units[1] * np.sqrt(noise), units[1] * level
+    levels, z = (levels[0], levels[1] + level), z - level
+    evidence = evidence - data.rows * np.log(units[1])
+    spectrum = frequencies, power
+    found = Identified(weights, covariance, float(noise), np.nan, evidence, method, resonance, dt, levels, v, z, spectrum)
     if method == "poles":
         found = _by_poles(found)
     explained = filtered(found.weights, v)[past + first :]
@@ -255,12 +288,12 @@ def _identify(
 
 
 def _power(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The smoothed periodogram of an input, at frequencies in radians for each step."""
-    raw = np.abs(np.fft.rfft(u)) ** 2 / len(u)
-    width = max(int(np.sqrt(len(raw)) / 1.5), 3)
-    kernel = np.hanning(width + 2)[1:-1]
-    smooth = np.convolve(raw, kernel, "same") / np.convolve(np.ones_like(raw), kernel, "same")
-    return np.linspace(0, np.pi, len(raw)), smooth
+    """The smoothed periodograms of inputs (N, k), at frequencies in radians for each step."""
+    raw = np.abs(np.fft.rfft(u, axis=0).T) ** 2 / len(u)
+    count = raw.shape[1]
+    kernel = np.hanning(max(int(np.sqrt(count) / 1.5), 3) + 2)[1:-1]
+    smooth = np.stack([np.convolve(one, kernel, "same") for one in raw]) / np.convolve(np.ones(count), kernel, "same")
+    return np.linspace(0, np.pi, count), smooth
 
 
 def _by_poles(found: Identified) -> Identified:

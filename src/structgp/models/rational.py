@@ -60,10 +60,11 @@ def output_error(weights: np.ndarray, inputs: np.ndarray, output: np.ndarray, or
         a = np.poly(_stable(np.roots(np.concatenate([[1.0], a])))).real[1:]
         return np.clip(np.nan_to_num(solved(a)[1], nan=1e6), -1e6, 1e6)
 
-    a = np.poly(poles).real[1:]
-    refined = least_squares(missed, a, max_nfev=12).x
-    refined = np.poly(_stable(np.roots(np.concatenate([[1.0], refined])))).real[1:]
-    a = refined if np.sum(missed(refined) ** 2) < np.sum(missed(a) ** 2) else a
+    a = np.atleast_1d(np.poly(poles)).real[1:]
+    if order:
+        refined = least_squares(missed, a, max_nfev=12).x
+        refined = np.poly(_stable(np.roots(np.concatenate([[1.0], refined])))).real[1:]
+        a = refined if np.sum(missed(refined) ** 2) < np.sum(missed(a) ** 2) else a
     b, e = solved(a)
     N, rss = len(e), max(float(e @ e), 1e-300)
     bic = N * np.log(rss / N) + (2 * order + 2) * np.log(N)

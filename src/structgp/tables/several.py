@@ -63,7 +63,7 @@ def fill_columns(table: Table, targets: list[str], time: str | None, **options: 
 def _places(frame: pl.DataFrame, targets: list[str], time: str | None) -> tuple[np.ndarray, str, Any, str]:
     """The places of the rows: the time column, all other columns with numbers, or the number of the row."""
     if time is not None:
-        column = look(frame[find_column(frame, time, "time column")])
+        column = _times(frame, time)
         numbers = column.numbers(frame[time])[:, :1]
         if not np.isfinite(numbers).all():
             raise ValueError(f"the time column {time!r} has gaps: every row needs its time")
@@ -75,32 +75,47 @@ def _places(frame: pl.DataFrame, targets: list[str], time: str | None) -> tuple[
     return np.stack([as_floats(frame[name]) for name in others], axis=1), ", ".join(others), None, ""
 
 
-class Record(NamedTuple):
-    """Two columns of a table as the input and the output of a system, and the system that was found."""
+def _times(frame: pl.DataFrame, time: str) -> Any:
+    """How the column of times is counted."""
+    column = look(frame[find_column(frame, time, "time column")])
+    if column.kind == "category":
+        raise ValueError(f"the time column {time!r} holds neither numbers nor dates: times must be one or the other")
+    return column
 
-    source: str
+
+class Record(NamedTuple):
+    """Columns of a table as the inputs and the output of a system, and the system that was found."""
+
+    sources: tuple[str, ...]
     target: str
     system: Identified
     unit: str = "steps"  # in which time is counted
 
 
-def identify_columns(table: Table, source: str, target: str, time: str | None, **options: Any) -> Record:
-    """The system that makes one column of another; the time column, if there is one, must be evenly spaced."""
+def identify_columns(table: Table, sources: list[str], targets: list[str], time: str | None, **options: Any) -> list[Record]:
+    """The systems that make columns of others; the time column, if there is one, must be evenly spaced."""
     frame = table.frame
-    source, target = find_column(frame, source, "input"), find_column(frame, target, "output")
-    if source == target:
-        raise ValueError(
-            f"--input and --output are both {source!r}: name the column that drives the system, and the one that follows"
-        )
+    inputs, outputs = (
+        [find_column(frame, name, "input") for name in sources],
+        [find_column(frame, n, "output") for n in targets],
+    )
+    for name in inputs + outputs:
+        if (inputs + outputs).count(name) > 1:
+            raise ValueError(
+                f"--input and --output name {name!r} more than once: name the columns that drive the system, "
+                "and those that follow, each once"
+            )
+        if kind_of(frame[name]) != "number":
+            raise ValueError(f"column {name!r} holds no numbers: a system is identified from numbers")
     dt, unit = 1.0, "steps"
     if time is not None:
-        column = look(frame[find_column(frame, time, "time column")])
+        column = _times(frame, time)
         t, unit = column.numbers(frame[time])[:, 0], column.unit or time
         order = np.argsort(t, kind="stable")
         frame, steps = frame[order], np.diff(t[order])
         dt = float(np.median(steps))
         if not dt > 0 or np.any(np.abs(steps - dt) > 0.01 * dt):
             raise ValueError(f"the times of {time!r} are not evenly spaced: identification needs one value at every step")
-    found = identify(as_floats(frame[source]), as_floats(frame[target]), dt, **options)
-    assert isinstance(found, Identified)
-    return Record(source, target, found, unit)
+    driving = np.stack([as_floats(frame[name]) for name in inputs], axis=1)
+    found = [identify(driving, as_floats(frame[name]), dt, **options) for name in outputs]
+    return [Record(tuple(inputs), name, one, unit) for name, one in zip(outputs, found, strict=True)]  # type: ignore[arg-type]

@@ -82,9 +82,11 @@ OrderOption = Annotated[
     str | None, typer.Option("--time", help="The column that orders the rows.", autocompletion=columns_beginning)
 ]
 InputOption = Annotated[
-    str, typer.Option("--input", help="The column that drives the system.", autocompletion=columns_beginning)
+    str, typer.Option("--input", help="The column that drives the system, or several: u,v.", autocompletion=columns_beginning)
 ]
-OutputOption = Annotated[str, typer.Option("--output", help="The column that follows.", autocompletion=columns_beginning)]
+OutputOption = Annotated[
+    str, typer.Option("--output", help="The column that follows, or several: y,z.", autocompletion=columns_beginning)
+]
 LagsOption = Annotated[int | None, typer.Option("--lags", min=2, help="How many steps the response has.")]
 MethodOption = Annotated[str, typer.Option("--method", help="gp, dc, tc, ls or poles.")]
 RunsArgument = Annotated[Path, typer.Argument(help="A CSV table of runs; it need not exist before the first one.")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .base import command, notes_in_words
+from .base import aligned, command, notes_in_words
 from .options import (
     AsJson,
     ChangingOption,
@@ -21,6 +21,8 @@ from .options import (
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from ..several import Record
 
 
 @command("changepoints series.csv --target level --time day --report changes.html", value="target", out="report")
@@ -74,22 +76,34 @@ def identify_system(
     dates: DatesOption = "auto",
     as_json: AsJson = False,
 ) -> dict[str, Any]:
-    """Find the system that makes one column of another. Impulse, step and frequency response, poles and order."""
+    """Find the systems that make columns of others. Impulse, step and frequency response, poles and order."""
     from ..reading import read_table
     from ..report import write_system_report
+    from ..report.systems import system_rows
     from ..several import identify_columns
 
     read = read_table(data, dates=dates)
-    record = identify_columns(read, source, target, time, lags=lags, method=method)
-    system, lines = record.system, [*notes_in_words(read.notes), *record.system.summary().splitlines()]
+    named = lambda names: [names] if names in read.frame.columns else [name.strip() for name in names.split(",")]
+    records = identify_columns(read, named(source), named(target), time, lags=lags, method=method)
+    lines = notes_in_words(read.notes)
+    for record in records:
+        lines += aligned(f"how {record.target} is made", system_rows(record)[1:])
     if report is not None:
-        write_system_report(record, report)
+        write_system_report(records, report)
         lines.append(f"the report is in {report}")
-    poles = system.poles()
-    found: dict[str, Any] = {"rows": len(system.output), "fit": system.fit, "noise": system.noise, "order": poles.order}
-    found |= {"poles": [[float(p.real), float(p.imag)] for p in poles.poles], "impulse": system.impulse.mean.tolist()}
+    systems = [_system_facts(record) for record in records]
+    found = systems[0] if len(systems) == 1 else {"systems": systems}
     written = {} if report is None else {"file": str(report), "report": str(report)}
-    return {**found, "notes": list(read.notes), **written, "text": "\n".join(lines)}
+    return {"rows": read.frame.height, **found, "notes": list(read.notes), **written, "text": "\n".join(lines).lstrip()}
+
+
+def _system_facts(record: Record) -> dict[str, Any]:
+    """What was found of a system, for a program to read."""
+    system, poles = record.system, record.system.poles()
+    facts: dict[str, Any] = {"inputs": list(record.sources), "output": record.target, "fit": system.fit, "noise": system.noise}
+    facts |= {"order": poles.order, "poles": [[float(p.real), float(p.imag)] for p in poles.poles]}
+    impulses = [system.impulse_of(number).mean.tolist() for number in range(len(record.sources))]
+    return {**facts, "impulse": impulses[0] if len(impulses) == 1 else dict(zip(record.sources, impulses, strict=True))}
 
 
 def _write_changes(frame: pl.DataFrame, value: str, time: str | None, changes: Any, probability: Any, out: Path) -> None:

@@ -23,7 +23,8 @@ from .choices import run_rows, slice_figures, suggestion_rows, trace_figure
 from .figures import Figure
 from .parameters import about_parameters, about_sureness, how_learned, parameter_rows, sure_rows
 from .sections import about_components, component_figures, confusion_rows, error_figures, fit_figures, score_rows, trial_rows
-from .several import filled_figures, how_learned_together, length_rows, system_figures, system_headline, together_rows
+from .several import filled_figures, how_learned_together, length_rows, together_rows
+from .systems import system_figures, system_headline, system_rows
 from .words import alarms, forecast_rows, headline, parts_of
 
 TOGETHER = (
@@ -78,12 +79,17 @@ def write_filled_report(filled: Filled, path: Any) -> None:
     _write(sheet.page(f"{', '.join(filled.names)} together", "; ".join(lead) + "."), path)
 
 
-def write_system_report(record: Record, path: Any) -> None:
-    """Write the report of a system to one HTML file."""
+def write_system_report(records: Sequence[Record], path: Any) -> None:
+    """Write the report of the systems behind some columns to one HTML file."""
     sheet = Sheet()
-    sheet.figures("Responses", system_figures(record))
-    sheet.text("What was found", record.system.summary())
-    _write(sheet.page(f"How {record.source} makes {record.target}", system_headline(record)), path)
+    for record in records:
+        of = f" of {record.target}" if len(records) > 1 else ""
+        sheet.table(f"What was found{of}", system_rows(record))
+        sheet.figures(f"Responses{of}", system_figures(record))
+        sheet.text(f"In numbers{of}", record.system.summary())
+    targets = " and ".join(record.target for record in records)
+    title = f"How {' and '.join(records[0].sources)} make{'s' if len(records[0].sources) == 1 else ''} {targets}"
+    _write(sheet.page(title, system_headline(records)), path)
 
 
 def write_comparison_report(

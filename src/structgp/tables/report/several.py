@@ -1,4 +1,4 @@
-"""What a report shows of several columns together, and of a system."""
+"""What a report shows of several columns together."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import re
 import numpy as np
 
 from ...parameters.tree import learned_leaves
-from ..reading import SECONDS
-from ..several import Filled, Record
+from ..several import Filled
 from .figures import Figure, Trace
 from .words import round_number
 
@@ -74,27 +73,3 @@ def _replaced(text: str, names: dict[str, str]) -> str:
     for path, name in names.items():
         text = text.replace(path, name)
     return text
-
-
-def system_figures(record: Record) -> list[Figure]:
-    """The responses of a system with their bands."""
-    system, at = record.system, record.system.frequency()
-    found = []
-    for title, part in (("Impulse response", system.impulse), ("Step response", system.step)):
-        traces = (Trace("band", part.t, part.lower, "95 %", part.upper), Trace("line", part.t, part.mean, "mean"))
-        found.append(Figure(title, f"time after {record.source} ({record.unit})", record.target, traces))
-    quiet = ~at.excited
-    gain = (
-        Trace("band", at.frequency, at.lower, "95 %", at.upper),
-        Trace("line", at.frequency, at.gain, "gain"),
-        Trace("points", at.frequency[quiet], at.gain[quiet], "not excited by the input"),
-    )
-    one = record.unit.removesuffix("s") if record.unit in (*SECONDS, "steps") else f"1 ({record.unit})"
-    return [*found, Figure("Gain", f"frequency (radians for each {one})", "gain", gain)]
-
-
-def system_headline(record: Record) -> str:
-    """How well the input explains the output, and what a lasting change of it does, in two sentences."""
-    system = record.system
-    first = f"With {system.lags} lags the fit is {system.fit:.1f} % (100 % is exact, 0 % is no better than the mean)."
-    return f"{first} In the end a lasting change of {record.source} by 1 changes {record.target} by {system.step.mean[-1]:.4g}."
