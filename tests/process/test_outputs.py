@@ -68,6 +68,60 @@ def test_learning_finds_correlation_level_and_noise_of_each():
     assert len(again.inputs) == len(ROWS) + 1
 
 
+def test_more_of_some_outputs_by_name():
+    """In any order, and of as many as there are: the number of an output goes by its name."""
+    fitted = given("names")
+    more = fitted.update(sg.Outputs({"b": [6.5, 7.0], "a": []}), {"b": [10.2, 9.7], "a": []})
+    rows = given("rows").update(np.array([[6.5, 1.0], [7.0, 1.0]]), [10.2, 9.7])
+    assert more.log_evidence == pytest.approx(rows.log_evidence, rel=1e-12)
+    same = fitted.update(sg.Outputs({"b": [6.5, 7.0]}), {"b": [10.2, 9.7]})
+    assert same.log_evidence == pytest.approx(rows.log_evidence, rel=1e-12)
+    with pytest.raises(ValueError, match="there is no output 'c': there are 'a', 'b'"):
+        fitted.update(sg.Outputs({"c": [6.5]}), {"c": [1.0]})
+    with pytest.raises(ValueError, match="no output has a place: at least one row is needed"):
+        fitted.update(sg.Outputs({"b": []}), {"b": []})
+    with pytest.raises(TypeError, match=r"ask for one of them at a time, as in predict\(x, output='a'\)"):
+        fitted.predict(sg.Outputs({"b": [6.5]}))
+
+
+def test_outputs_of_different_dimension():
+    """One lives in the plane, one on a line: zeros stand in for the column that it has not, and each kernel has its columns."""
+    rng = np.random.default_rng(1)
+    plane, line = rng.uniform(0, 3, (6, 2)), rng.uniform(0, 3, 6)
+    y = {"field": np.sin(plane[:, 0]) + plane[:, 1], "track": np.sin(line)}
+    shared, own = sg.Coregion([[1.0], [0.8]], [0.1, 0.1]).on(2) * sg.Matern32().on(0), sg.Coregion.diagonal([1.0, 0.0]).on(2)
+    gp = sg.GP(shared + own * sg.Matern52().on(1), sg.Gaussian([0.01, 0.02]))
+    fitted = gp.condition(sg.Outputs({"field": plane, "track": line}), y)
+    rows = np.vstack([np.column_stack([plane, np.zeros(6)]), np.column_stack([line, np.zeros(6), np.ones(6)])])
+    same = gp.condition(rows, np.concatenate(list(y.values())))
+    assert fitted.log_evidence == pytest.approx(same.log_evidence, rel=1e-12)
+    at = fitted.predict([0.4, 1.9], output="track")
+    np.testing.assert_allclose(at.mean, same.predict([[0.4, 0.0, 1.0], [1.9, 0.0, 1.0]]).mean, rtol=1e-10)
+    assert fitted.predict([[0.4, 1.9]], output="field").mean.shape == (1,)
+    grown = fitted.update(sg.Outputs({"track": [2.2]}), {"track": [0.8]})
+    np.testing.assert_allclose(np.asarray(grown.inputs.points)[-1], [2.2, 0.0, 1.0])
+
+
+@pytest.mark.full
+def test_a_zero_beside_other_numbers_is_learned_from_small_ones():
+    kernel = sg.Coregion([[1.0], [0.8]], [0.1, 0.0]).on(1) * sg.Matern32(1.0, sg.fixed(1.0)).on(0)
+    gp = sg.GP(kernel, sg.Gaussian([0.01, 0.2]), mean=sg.LevelOfOutput(sg.fixed([0.0, 10.0])))
+    before = gp.condition(T, Y, missing="infer").log_evidence
+    fitted = gp.fit(T, Y, missing="infer", restarts=0, max_evaluations=20)
+    assert fitted.log_evidence > before + 1
+    assert np.all(fitted.kernel.factors[0].kernel.variance > 0)
+
+
+@pytest.mark.full
+def test_a_picture_of_every_output():
+    pytest.importorskip("matplotlib").use("Agg")
+    drawn = given("names").plot()
+    assert [ax.get_ylabel() for ax in drawn] == ["a", "b"]
+    assert len(drawn[1].get_lines()[-1].get_xdata()) == SEEN[:, 1].sum()
+    with pytest.raises(ValueError, match="there are 2 outputs, so ax must hold as many axes, got 1"):
+        given("names").plot(ax=drawn[0])
+
+
 def test_messages():
     with pytest.raises(ValueError, match=r"y has 3 NaN .* pass missing='infer'"):
         GP.condition(T, Y)

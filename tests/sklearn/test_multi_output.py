@@ -47,3 +47,20 @@ def test_scales_lead_back():
     scales = Scales.of(Y, logs=[True, False])
     np.testing.assert_allclose(scales.back(scales.into(Y)), Y, rtol=1e-12)
     np.testing.assert_allclose(np.nanmean(scales.into(Y), axis=0), 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "Y", "said"),
+    [
+        ({}, np.where([True, False], F, np.nan), "nothing was seen of 1: each output needs a value"),
+        ({"logs": "yes"}, F, "logs must be 'auto', True, False or one of these for each output, got 'yes'"),
+        ({"logs": True}, F, "logs were asked for, but 0 holds values that are not positive: leave them out of logs="),
+        ({"kernel": sg.Matern32()}, F, "there are 2 outputs, but the kernel knows of no outputs: give one such as LMC"),
+        ({"kernel": sg.LMC(3, sg.Matern32())}, F, "there are 2 outputs, but the kernel has 3: give one such as LMC"),
+    ],
+)
+def test_messages(options, Y, said):
+    with pytest.raises(ValueError, match=said):
+        sg.MultiOutputGP(**QUICK, **options).fit(T, Y)
+    with pytest.raises(ValueError, match="lags are along time, one column, but X has 2: leave out lags="):
+        sg.MultiOutputGP(lags=True).fit(np.column_stack([T, T]), F)

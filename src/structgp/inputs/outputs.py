@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,17 +28,21 @@ class Outputs:
 
     places: Mapping[str, Any]
 
-    def rows(self, clocks: Clocks = ()) -> tuple[np.ndarray, Clocks, list[int]]:
-        """All places as rows with the number of the output behind them, how dates are counted, and how many each has."""
+    def rows(self, clocks: Clocks = (), names: Sequence[str] = (), columns: int = 0) -> tuple[np.ndarray, Clocks, list[int]]:
+        """All places as rows with the number of the output behind them, how dates are counted, and how many each has.
+
+        Numbers are those in `names`, where outputs are known already; there are at least so many `columns` before them.
+        """
         tables, known = [], clocks
         for name, places in self.places.items():
-            inputs = as_inputs(places, f"the places of {name!r}", clocks=known)
+            inputs = as_inputs(places, f"the places of {name!r}", clocks=known, allow_empty=True)
             known = known or (clocks_of(inputs) if any(clocks_of(inputs)) else ())
             tables.append(np.asarray(inputs.points))
-        width = max(table.shape[1] for table in tables)
+        width = max(columns, *(table.shape[1] for table in tables))
+        order = list(names) or list(self.places)
         numbered = [
-            np.column_stack([table, np.zeros((len(table), width - table.shape[1])), np.full(len(table), number)])
-            for number, table in enumerate(tables)
+            np.column_stack([table, np.zeros((len(table), width - table.shape[1])), np.full(len(table), order.index(name))])
+            for name, table in zip(self.places, tables, strict=True)
         ]
         return np.concatenate(numbered), (*known, None) if known else (), [len(table) for table in tables]
 
@@ -63,10 +67,16 @@ def read_rows(
     extra: Any = None,
     weights: Any = None,
     clocks: Clocks = (),
+    names: Sequence[str] = (),
+    columns: int = 0,
 ) -> Observed:
-    """Inputs and observations, however they come: rows, a wide table with a column for each output, or dictionaries."""
+    """Inputs and observations, however they come: rows, a wide table with a column for each output, or dictionaries.
+
+    Where outputs have `names` already, and places so many `columns`, a dictionary may hold some of them.
+    """
     if isinstance(X, (Outputs, Mapping)):
-        return _from_names(model, X if isinstance(X, Outputs) else Outputs(X), y, noise, missing, extra, weights, clocks)
+        by_name = X if isinstance(X, Outputs) else Outputs(X)
+        return _from_names(model, by_name, y, noise, missing, extra, weights, clocks, names, columns)
     if isinstance(y, Mapping):
         raise TypeError("y is a dictionary of outputs, but X is not: give the places of each output by name, Outputs({...})")
     outputs = outputs_of(model.kernel)
@@ -114,14 +124,27 @@ def _of_cells(part: Any, what: str, shape: tuple[int, int], rows: np.ndarray, nu
 
 
 def _from_names(
-    model: Any, outputs: Outputs, y: Any, noise: Any, missing: str, extra: Any, weights: Any, clocks: Clocks
+    model: Any,
+    outputs: Outputs,
+    y: Any,
+    noise: Any,
+    missing: str,
+    extra: Any,
+    weights: Any,
+    clocks: Clocks,
+    all_names: Sequence[str],
+    columns: int,
 ) -> Observed:
     """A row for each value of outputs that are given by name."""
     known, names = outputs_of(model.kernel), tuple(outputs.places)
-    if known is None or known.count != len(names):
+    if all_names and (strange := [name for name in names if name not in all_names]):
+        raise ValueError(f"there is no output {strange[0]!r}: there are {', '.join(map(repr, all_names))}")
+    if known is None or (known.count != len(names) and not all_names):
         has = "knows of no outputs" if known is None else f"has {known.count} outputs"
         raise ValueError(f"{len(names)} outputs were given, but the kernel {has}: take a kernel of {len(names)}")
-    X, counted, counts = outputs.rows(clocks[:-1] if clocks else ())
+    X, counted, counts = outputs.rows(clocks[:-1] if clocks else (), all_names, columns)
+    if not sum(counts):
+        raise ValueError("no output has a place: at least one row is needed")
     strung = lambda part, what: _strung(part, what, names, counts)
     values = strung(y, "y")
     if not isinstance(y, Mapping):
@@ -130,7 +153,7 @@ def _from_names(
     of_each = (strung(part, what) for part, what in ((noise, "noise"), (extra, "extra"), (weights, "weights")))
     noise, extra, weights = of_each
     data = read_observations(model.likelihood, values, noise, missing, inputs, extra, weights)
-    return Observed(inputs, dataclasses.replace(data, outputs=names))
+    return Observed(inputs, dataclasses.replace(data, outputs=tuple(all_names) or names))
 
 
 def _strung(part: Any, what: str, names: tuple[str, ...], counts: list[int]) -> Any:

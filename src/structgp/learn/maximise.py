@@ -18,7 +18,7 @@ from ..inputs.layouts import Grid
 from ..inputs.observations import Data
 from ..inputs.rows import in_bucket
 from ..linalg.dense.cholesky import lapack_threads
-from ..parameters.tree import free_vector, with_free
+from ..parameters.tree import free_vector, with_free, without_zeros
 from .account import Learning
 from .believe import WeakBeliefs
 from .climb import NoStart, climb
@@ -70,6 +70,7 @@ def maximise(
     count = max(int(np.sum(data.seen)) * data.y.shape[1], 1)
     options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
     options["deadline"] = deadline
+    model = without_zeros(model)
     points, telling = telling_rows(model, inputs, data)
     if objective is None and (offer.glimpse or (offer.grain and isinstance(inputs, Grid))):
         places, some = glimpse(inputs, data)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from .._types import double_precision
+from ..inputs.reading import few
 from ..kernels.algebra import Kernel
-from ..kernels.outputs import LMC, Coregion, Correlations, Lagged, correlations
+from ..kernels.outputs import LMC, Coregion, Correlations, Lagged, correlations, outputs_of
 from ..kernels.stationary import Matern12, Matern32
 from ..learn.clock import Deadline
 from ..likelihoods.gaussian import Gaussian
@@ -135,6 +136,8 @@ def fit_outputs(
     """
     P = Y.shape[1]
     columns = 1 if np.ndim(X) == 1 else np.shape(X)[1]
+    names = tuple(names or map(str, range(P)))
+    _check(Y, names, logs, lags, kernel, columns)
     scales = Scales.of(Y, logs)
     Z = scales.into(Y)
     given = default_kernel(P, columns) if kernel is None else kernel
@@ -157,7 +160,28 @@ def fit_outputs(
     quick = {**options, "parameters": "best"}
     apart = model(_apart(given)).fit(X, Z, missing="infer", seconds=earlier, **quick) if compare else None
     alone = apart.log_evidence if apart is not None and apart.learning is not None and apart.learning.converged else None
-    return FittedOutputs(fitted, scales, tuple(names or map(str, range(P))), alone, tuple(notes))
+    return FittedOutputs(fitted, scales, names, alone, tuple(notes))
+
+
+def _check(Y: np.ndarray, names: tuple[str, ...], logs: Any, lags: Any, kernel: Kernel | None, columns: int) -> None:
+    """Refuse what cannot be learned, by name."""
+    never = [name for name, column in zip(names, Y.T, strict=True) if not np.isfinite(column).any()]
+    if never:
+        raise ValueError(f"nothing was seen of {few(never)}: each output needs a value")
+    if isinstance(logs, str) and logs != "auto":
+        raise ValueError(f"logs must be 'auto', True, False or one of these for each output, got {logs!r}")
+    taken = np.zeros(len(names), bool) if isinstance(logs, str) else np.broadcast_to(np.asarray(logs, dtype=bool), len(names))
+    low = [name for name, column, log in zip(names, Y.T, taken, strict=True) if log and np.nanmin(column) <= 0]
+    if low:
+        raise ValueError(f"logs were asked for, but {few(low)} holds values that are not positive: leave them out of logs=")
+    if lags and lags != "auto" and columns > 1:
+        raise ValueError(f"lags are along time, one column, but X has {columns}: leave out lags=, or give a Lagged kernel")
+    found = None if kernel is None else outputs_of(kernel)
+    if kernel is not None and (found is None or found.count != len(names)):
+        has = "knows of no outputs" if found is None else f"has {found.count}"
+        raise ValueError(
+            f"there are {len(names)} outputs, but the kernel {has}: give one such as LMC({len(names)}, Matern32())"
+        )
 
 
 def _numbers_of_sharing(kernel: Kernel) -> int:

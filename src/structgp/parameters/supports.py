@@ -94,6 +94,10 @@ class Positive(Support):
 class Nonnegative(Positive):
     """Positive, or exactly zero, which means switched off: a zero is not learned."""
 
+    def free(self, value: Any) -> Any:
+        with np.errstate(divide="ignore"):
+            return library(value).log(value)
+
     def problem(self, value: np.ndarray) -> str | None:
         return None if (value >= 0).all() and np.isfinite(value).all() else "must be zero or positive, and finite"
 

@@ -25,6 +25,8 @@ from .._types import as_float, is_traced
 from .priors import Prior
 from .supports import Nonnegative, Orthonormal, Simplex, Support, positive
 
+SMALL = 0.01  # of the other numbers, where one that is zero begins to be learned
+
 
 @dataclasses.dataclass(frozen=True)
 class Note:
@@ -246,6 +248,16 @@ def free_vector(tree: Any) -> np.ndarray:
     """θ: the learned parameters of a tree, mapped to the whole real line and strung together."""
     parts = [np.ravel(leaf.support.free(np.asarray(leaf.value))) for leaf in learned_leaves(tree)]
     return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def without_zeros(tree: Any) -> Any:
+    """The tree with zeros beside other numbers made small, where learning can begin; a parameter of zeros alone is fixed."""
+    small = {}
+    for leaf in learned_leaves(tree):
+        value = np.asarray(leaf.value)
+        if isinstance(leaf.support, Nonnegative) and np.any(value == 0) and np.any(value > 0):
+            small[leaf.path] = np.where(value == 0, SMALL * value[value > 0].mean(), value)
+    return with_values(tree, small) if small else tree
 
 
 class FreeMap:

@@ -71,7 +71,8 @@ class Fitted(AtPlaces, AtObservations):
         self, X: Any, y: Any, noise: Any = None, missing: str = "error", extra: Any = None, weights: Any = None
     ) -> Fitted:
         """The process given more data, with the parameters it has."""
-        new, data = read_rows(self.gp, X, y, noise, missing, extra, weights, clocks_of(self.inputs))
+        names, width = self.data.outputs or (), self.inputs.dimension - 1
+        new, data = read_rows(self.gp, X, y, noise, missing, extra, weights, clocks_of(self.inputs), names, width)
         self._check_dimension(new)
         if data.y.shape[1] != self._targets:
             raise ValueError(f"update: y has {data.y.shape[1]} targets, but the model was given {self._targets}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -48,15 +49,15 @@ class AtPlaces(Given):
     ) -> Prediction:
         """The belief about f at new places: mean and variance, and the joint covariance if asked for.
 
-        Of several outputs, places without the column of their number have all of them, (M, P), or the one that `output` names;
-        ``covariance="outputs"`` adds their covariance at each place, (M, P, P).
+        Of several outputs, places without the column of their number have all of them, (M, P), or the one that `output` names,
+        which may have fewer columns than others; ``covariance="outputs"`` adds their covariance at each place, (M, P, P).
 
         `extra` is what the likelihood wants to know of new observations: the exposure of counts, the trials of a binomial.
 
         `part` asks for one term of a kernel that is a sum, by its place in the sum, without the mean of the process. However
         many places there are, memory stays bounded unless the covariance is asked for.
         """
-        wide = self._places_of_outputs(X)
+        wide = self._places_of_outputs(X, fewer=output is not None)
         if wide is not None:
             return self._of_outputs(wide, covariance, part, extra, output)
         if output is not None or covariance == "outputs":
@@ -235,16 +236,19 @@ class AtPlaces(Given):
             raise ValueError(f"dim must be one of the {D} columns of the inputs, counted from 0, got {dim!r}")
         return dim or 0
 
-    def _places_of_outputs(self, X: Any) -> np.ndarray | None:
-        """New places for each output, (M, P, D), where X lacks the column of its number; else None."""
+    def _places_of_outputs(self, X: Any, fewer: bool = False) -> np.ndarray | None:
+        """New places for each output, (M, P, D), where X lacks the column of its number, or has still `fewer`; else None."""
+        if isinstance(X, (Outputs, Mapping)):
+            raise TypeError("X holds outputs by name: ask for one of them at a time, as in predict(x, output='a')")
         known, D = outputs_of(self.kernel), self.inputs.dimension
-        if known is None or known.count < 2 or known.among(D) != D - 1 or isinstance(X, (Outputs, dict)):
+        if known is None or known.count < 2 or known.among(D) != D - 1:
             return None
         counted = clocks_of(self.inputs)[:-1]
         new = as_inputs(X, allow_empty=True, clocks=counted if any(counted) else ())
-        if new.dimension != D - 1:
+        if new.dimension != D - 1 and not (fewer and new.dimension < D - 1):
             return None
-        places = np.repeat(np.asarray(new.points)[:, None], known.count, axis=1)
+        points = np.pad(np.asarray(new.points), [(0, 0), (0, D - 1 - new.dimension)])
+        places = np.repeat(points[:, None], known.count, axis=1)
         numbers = np.broadcast_to(np.arange(known.count)[:, None], (*places.shape[:2], 1))
         return np.concatenate([places, numbers], axis=2)
 
