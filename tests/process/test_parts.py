@@ -2,8 +2,10 @@
 
 import concurrent.futures
 import itertools
+import pickle
 import tracemalloc
 
+import jax
 import numpy as np
 import polars as pl
 import pytest
@@ -199,3 +201,31 @@ def test_a_file_ten_times_as_large_as_what_may_be_kept(x64, tmp_path, monkeypatc
     telling = 4 * 8 * 2**15  # rows that tell where learning begins, and their values
     assert peak < 3 * room + telling + 3e6  # and what Python itself takes
     assert np.isclose(parts.log_evidence, parts.gp.condition(t, y).log_evidence, rtol=1e-12)
+
+
+def test_climbs_are_done_elsewhere(x64):
+    t, y, gp = T[:30], Y[:30, 1], sg.GP(sg.Matern32(0.8, 1.3), GAUSSIAN)
+    t, y = t[np.isfinite(y)], y[np.isfinite(y)]
+    options = {"restarts": 2, "parameters": "best", "structure": "dense"}
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        elsewhere = gp.fit(t, y, over=pool, **options)
+        models = {"rough": sg.GP(sg.Matern12(), GAUSSIAN), "smooth": sg.GP(sg.Matern52(), GAUSSIAN)}
+        compared = sg.compare(models, t, y, parameters="best", over=pool)
+    here = gp.fit(t, y, **options)
+    assert np.array_equal(free_vector(elsewhere.gp), free_vector(here.gp))
+    assert elsewhere.learning.restarts == 2
+    assert compared.evidences["rough"].log == sg.compare(models, t, y, parameters="best").evidences["rough"].log
+    with pytest.raises(ValueError, match="over= has the climbs of an evidence of Gaussian observations"):
+        gp.fit(t, y, over=pool, method="em")
+
+
+def test_an_objective_survives_the_way_to_another_process(x64):
+    gp = sg.GP(sg.Matern32(0.8, 1.3), GAUSSIAN)
+    inputs = as_inputs(T[:12])
+    data = read_observations(gp.likelihood, np.sin(T[:12]), None, "error", inputs)
+    objective = evidence_objective(gp, inputs, data, gp.plan(T[:12], "dense").engine)
+    with jax.enable_x64(False):  # as the caller may have it
+        sent = pickle.loads(pickle.dumps(objective))
+    value, gradient = objective(free_vector(gp))
+    assert sent(free_vector(gp))[0] == value
+    assert np.array_equal(sent(free_vector(gp))[1], gradient)

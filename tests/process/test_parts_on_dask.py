@@ -85,6 +85,9 @@ def test_a_worker_that_is_killed_changes_no_bit(x64, table):
             assert np.array_equal(free_vector(calm.gp), free_vector(hit.gp))
             assert calm.log_evidence == hit.log_evidence
             assert np.array_equal(calm.predict(NEW).mean, hit.predict(NEW).mean)
+            few = {"restarts": 2, "parameters": "best", "structure": "dense"}
+            apart = GP.fit(T[:60], Y[:60], over=client, **few)
+    assert np.allclose(free_vector(apart.gp), free_vector(GP.fit(T[:60], Y[:60], **few).gp), rtol=1e-9)  # other threads there
     alone = GP.fit(table["t"], table["y"])
     assert np.isclose(alone.log_evidence, calm.log_evidence, rtol=1e-12)
     assert np.allclose(

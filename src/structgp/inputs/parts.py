@@ -29,7 +29,7 @@ class Rows(eqx.Module):
 
     X: Float[Any, "N D"]
     data: Data
-    clocks: Clocks = eqx.field(static=True, default=())
+    clocks: Clocks = ()
 
     def __sizeof__(self) -> int:
         return size(self)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import importlib
+import itertools
 import os
 import threading
 import time
@@ -15,6 +16,7 @@ import numpy as np
 
 from .._types import generator, whole
 from ..background import Early
+from ..crew import Crew
 from ..engines.plan import evaluations_of
 from ..linalg.dense.cholesky import lapack_threads
 from ..parameters.tree import free_names, learned_leaves, with_free
@@ -174,12 +176,13 @@ def climb(
     limits: np.ndarray | None = None,
     worth: float = 0.0,
     others: Sequence[np.ndarray] = (),
+    over: Crew | None = None,
 ) -> tuple[Any, Learning]:
     """The model at the best point that L-BFGS-B reaches from the best of the starts and from others around it.
 
     When the deadline passes, every climb ends with the best that it has found. `units` is the matrix A with θ = A z, where z
     has no units and is what is climbed in; (P,) is its diagonal. `limits` (P, 2) are what θ stays between, unless a start does
-    not. A step that gains less than `worth` of a log evidence is the last.
+    not. A step that gains less than `worth` of a log evidence is the last. `over` has the climbs done by others.
     """
     restarts, max_evaluations = whole(restarts, "restarts"), whole(max_evaluations, "max_evaluations", 1)
     if not len(starts[0]):
@@ -210,7 +213,7 @@ def climb(
     begin += [np.clip(free.z(other), *bounds.T) for other in others]
     expected = min(evaluations_of(len(best.theta), len(begin) - 1) - len(looks), len(begin) * max_evaluations)
     with Progress(progress, expected, deadline) as report, lapack_threads(count, len(begin)):
-        runs = _climb_all(free, count, begin, bounds, max_evaluations, report, best, deadline, worth, _rugged(model))
+        runs = _climb_all(free, count, begin, bounds, max_evaluations, report, best, deadline, worth, _rugged(model), over)
     of_others = {id(run) for run in runs[1 + restarts :]}
     winner = max(runs, key=lambda run: run.value + (TIE if id(run) in of_others and _rugged(model) else 0.0))
     kinds = [max((run.value for run in part), default=None) for part in (runs[: 1 + restarts], runs[1 + restarts :])]
@@ -274,6 +277,14 @@ def _pressed(model: Any, run: Run, bounds: np.ndarray, count: int, ours: np.ndar
     return (high & up & (ours | given)) | (low & down & given)
 
 
+def climb_once(
+    objective: Any, count: int, looked: Look, start: Any, bounds: Any, most: int, seconds: Any, worth: float, rugged: bool
+) -> Run:
+    """One climb that nobody watches, wherever it is."""
+    climb = Climb(objective, count, threading.Event(), lambda best: None, looked, Deadline.after(seconds), worth, rugged)
+    return climb.run(start, bounds, most)
+
+
 def _climb_all(
     objective: Any,
     count: int,
@@ -285,8 +296,16 @@ def _climb_all(
     deadline: Deadline,
     worth: float,
     rugged: bool,
+    over: Crew | None,
 ) -> list[Run]:
     """All climbs, side by side when there are several; an interrupt ends them all and keeps what they found."""
+    if over is not None and len(begin) > 1:
+        same, left = itertools.repeat, deadline.left() if np.isfinite(deadline.at) else None
+        limits = (same(value) for value in (bounds, most, left, worth, rugged))
+        runs = over.map(climb_once, same(objective), same(count), same(looked), begin, *limits)
+        for run in runs:
+            report(run.value)
+        return runs
     stop = threading.Event()
     climbs = [Climb(objective, count, stop, report, looked, deadline, worth, rugged) for _ in begin]
     if len(begin) == 1:

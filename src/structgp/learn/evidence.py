@@ -19,7 +19,7 @@ from ..engines.basis import integrate, sites_of
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
 from ..inputs.rows import filled, in_bucket
-from ..parameters.tree import FreeMap, with_free
+from ..parameters.tree import FreeMap, as_numpy, with_free
 from ..posterior import Model
 from ..structure.base import No
 from ..structure.dense import typical_variance
@@ -35,7 +35,7 @@ class GaussianEvidence:
     """
 
     def __init__(self, model: Model, inputs: Inputs, data: Data, engine: Engine, together: int = 0) -> None:
-        self.inputs, self.data, self._together = inputs, data, together
+        self.inputs, self.data, self._together, self._made_of = inputs, data, together, (model, engine)
         with jax.enable_x64(True):  # on the device once, not at every evaluation
             self._model, self._inputs, self._data = jax.device_put((model, inputs, data))
             on_cpu = jax.default_backend() == "cpu" and not together
@@ -45,6 +45,10 @@ class GaussianEvidence:
             parts = engine.in_parts(inputs)
             X = jnp.asarray(self._inputs.points) if len(parts) > 1 else None
             self._parts = [dataclasses.replace(part, X=X) for part in jax.device_put(parts)] if len(parts) > 1 else []
+
+    def __reduce__(self) -> Any:  # where it is read again, its data go to the device there
+        model, engine = self._made_of
+        return GaussianEvidence, (model, as_numpy(self.inputs), as_numpy(self.data), engine, self._together)
 
     def __call__(self, theta: np.ndarray) -> tuple[Any, Any]:
         if self._together:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._types import double_precision
+from ..crew import Crew
 from ..engines.base import MANY_ROWS, Offer
 from ..engines.cholesky import Cholesky, cost_of_matrix
 from ..engines.diagnose import why_no_start
@@ -59,17 +60,19 @@ def maximise(
     deadline: Deadline = NEVER,
     beliefs: WeakBeliefs | None = None,
     others: Sequence[Any] = (),
+    over: Crew | None = None,
 ) -> tuple[Any, Learning]:
     """The model with the parameters that make the data most probable by the algorithm on offer, and how they were found.
 
     `objective` is what is climbed when it is not the evidence of Gaussian data; `objective_of` makes the same of some rows,
     where these are so much cheaper that a climb on them should come first. `worth` is that of `climb`. With `beliefs` about
-    what nobody said it is the density of θ that is climbed. `others` are models to begin at as well.
+    what nobody said it is the density of θ that is climbed. `others` are models to begin at as well, and `over` who
+    does the climbs.
     """
     began = time.perf_counter()
     count = max(int(np.sum(data.seen)) * data.y.shape[1], 1)
     options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
-    options["deadline"] = deadline
+    options |= {"deadline": deadline, "over": over}
     model = without_zeros(model)
     points, telling = telling_rows(model, inputs, data)
     if objective is None and (offer.glimpse or (offer.grain and isinstance(inputs, Grid))):

@@ -7,6 +7,7 @@ the models when none is preferred beforehand. The words for ratios are those of 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ import jax
 import numpy as np
 
 from .._types import double_precision
+from ..crew import Here, crew_for
 from ..inputs.layouts import as_inputs
 from ..kernels.independent import kernels_of
 from ..learn.peak import Evidence
@@ -23,6 +25,7 @@ from ..posterior import MixturePrediction, Result
 from ..process.evidence import evidence
 from ..process.mixture import FittedMixture
 
+OWN = ("chains", "start", "schedule", "ratio", "even", "moves", "move")  # options of evidences that are none of fits
 WORDS = (
     (0.5, "not worth more than a bare mention"),
     (1.0, "substantial"),
@@ -124,25 +127,38 @@ class Comparison:
 
 @double_precision
 def compare(
-    models: Mapping[str, Any], X: Any, y: Any, method: str = "laplace", parameters: Any = "laplace", **options: Any
+    models: Mapping[str, Any],
+    X: Any,
+    y: Any,
+    method: str = "laplace",
+    parameters: Any = "laplace",
+    *,
+    over: Any = None,
+    **options: Any,
 ) -> Comparison:
     """The evidences of several models of the same data, with their parameters integrated out.
 
     `method` and its options are those of `evidence`; `parameters` say how each model is averaged for predictions, and all else
-    goes to `GP.fit`. The models must have proper beliefs: free polynomials and levels leave an evidence without a scale.
+    goes to `GP.fit`. `over`, a Dask client or an executor, has each model looked at elsewhere. The models must have proper
+    beliefs: free polynomials and levels leave an evidence without a scale.
     """
     if not models:
         raise ValueError("compare needs at least one model, by name: compare({'smooth': gp1, 'rough': gp2}, X, y)")
-    found, fitted = {}, {}
-    own = ("chains", "start", "schedule", "ratio", "even", "moves", "move")
     for name, gp in models.items():
         check_proper(name, gp, X)
-    for name, gp in models.items():
-        rest = {key: value for key, value in options.items() if key not in own}
-        fitted[name] = gp.fit(X, y, parameters=parameters, **rest)
-        known = isinstance(fitted[name], FittedMixture) and fitted[name].evidence.method == method
-        found[name] = fitted[name].evidence if known else evidence(gp, X, y, method, **options)
+    same = itertools.repeat
+    looked = crew_for(over, 0.0) if over is not None else Here(0.0)
+    pairs = looked.map(_fitted_and_evidence, models.values(), same(X), same(y), same(method), same(parameters), same(options))
+    fitted, found = ({name: pair[i] for name, pair in zip(models, pairs, strict=True)} for i in (0, 1))
     return Comparison(found, fitted)
+
+
+def _fitted_and_evidence(gp: Any, X: Any, y: Any, method: str, parameters: Any, options: dict[str, Any]) -> tuple[Any, Any]:
+    """One of the models, and its evidence."""
+    rest = {key: value for key, value in options.items() if key not in OWN}
+    fitted = gp.fit(X, y, parameters=parameters, **rest)
+    known = isinstance(fitted, FittedMixture) and fitted.evidence.method == method
+    return fitted, fitted.evidence if known else evidence(gp, X, y, method, **options)
 
 
 def check_proper(name: str, gp: Any, X: Any) -> None:

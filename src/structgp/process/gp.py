@@ -48,7 +48,7 @@ from .fitted import Fitted
 from .inducing_stream import InducingStream, stream_through_inputs
 from .members import are_kept
 from .mixture import FittedMixture, averaged
-from .parts import condition_parts, fit_parts, plan_parts, read_parts
+from .parts import climbers, condition_parts, fit_parts, plan_parts, read_parts
 from .prior import sample_prior
 from .series import FittedSeries, condition_series, fit_series
 from .stream import Stream, from_nothing
@@ -235,7 +235,8 @@ class GP(Parametrised):
         y the name of a column, or X is a `ParquetBatches`. The parts are worked on where they are read, by the current Dask
         client or what `over` names: a client, the address of a scheduler, an executor as in `concurrent.futures`; else here,
         one after the other. The numbers are those of the whole, to rounding; the result is a `FittedParts`. Rows of several
-        columns take ``approximate=Inducing(500)``, and the result is an `InducingStream` that has seen all of them.
+        columns take ``approximate=Inducing(500)``, and the result is an `InducingStream` that has seen all of them. Of data in
+        memory `over` has the climbs of `restarts` and `starts` done elsewhere, each by itself.
         """
         if not isinstance(method, str) or method not in LEARNERS:
             raise ValueError(f"method must be one of {sorted(LEARNERS)}, got {method!r}")
@@ -285,6 +286,8 @@ class GP(Parametrised):
             options["objective"] = Density(options["objective"], beliefs)
         elif beliefs is not None:
             options["beliefs"] = beliefs
+        if over is not None:
+            options["over"] = climbers(over, method, chosen.engine.learner, rule)
         if starts:
             options["others"] = list(starts)
         if rotations:
