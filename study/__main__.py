@@ -13,6 +13,7 @@ draws are made, --first the number of the first of them. Real data are read from
 
 import argparse
 import difflib
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -122,11 +123,11 @@ def run_one(experiment: Experiment, options: argparse.Namespace) -> bool:
 
 def command_of(experiment: Experiment, name: str, options: argparse.Namespace) -> str:
     """What to type to run this case alone."""
-    words = ["python -m study", experiment.id]
+    words = ["python", "-m", "study", experiment.id]
     words += ["--cases", name] if len(experiment.cases) > 1 else []
     words += ["--repeats", str(options.repeats)] if options.repeats else []
     words += ["--first", str(options.first)] if options.first else []
-    return " ".join(words)
+    return shlex.join(words)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The pages of docs/study, made of the registry and of the results: never written by hand."""
 
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ def section(experiment: Experiment, kept: Mapping[str, Mapping[str, Any]]) -> st
     runs = [how_it_ran(name, record) for name, record in kept.items()]
     if left:
         minutes = sum(case.minutes for case in left.values())
-        cases = f" --cases {' '.join(left)}" if kept else ""
+        cases = f" --cases {shlex.join(left)}" if kept else ""
         runs.append(f"- not run here, about {duration(minutes)}: `python -m study {experiment.id}{cases}`")
     return "\n\n".join([*parts, "\n".join(runs)]) + "\n"
 

@@ -1,8 +1,8 @@
 """Naish-Guzman, chapters 1 and 2: evidence, classification by EP, inducing inputs."""
 
 import numpy as np
+from benchmarks import classification
 from benchmarks.classification import TABLE as GPC
-from benchmarks.classification import score
 from benchmarks.data import Part
 from benchmarks.problems.inducing import SEED, labels, parts_of
 
@@ -220,6 +220,9 @@ def _vectors_error(part: Part) -> float:
 
 TABLE_2_2 = {2: (0.069, {4: 0.054, 6: 0.055, 8: 0.056}), 3: (0.090, {8: 0.122, 12: 0.083, 16: 0.082})}
 TABLE_2_2 |= {4: (0.139, {16: 0.233, 24: 0.133, 32: 0.121})}
+OPTIMUM = (
+    "the spacing is not printed; with ours no classifier has less than 0.056, 0.081 and 0.105 in two, three and four columns"
+)
 ROWS_2_2 = {2: 80, 3: 160, 4: 320}
 
 
@@ -233,8 +236,8 @@ ROWS_2_2 = {2: 80, 3: 160, 4: 320}
     cases={
         f"D = {D}": Case(
             (
-                less("error, dense", dense, "GP", within=0.1),
-                *(less(f"error, {M} inputs", error, f"SPGPC, M = {M}", within=0.1) for M, error in sparse.items()),
+                less("error, dense", dense, "GP", within=0.1, why=OPTIMUM),
+                *(less(f"error, {M} inputs", error, f"SPGPC, M = {M}", within=0.1, why=OPTIMUM) for M, error in sparse.items()),
             ),
             minutes={2: 1, 3: 2, 4: 4}[D],
             repeats=5,
@@ -318,11 +321,9 @@ def folder_of(name: str) -> str:
     },
 )
 def table_2_1(case: str, how: How) -> dict[str, Found]:
-    parts = parts_of(folder_of(case), None)[how.first : how.first + how.repeats]
-    parts = [p._replace(y_train=(p.y_train > 0) * 1.0, y_test=(p.y_test > 0) * 1.0) for p in parts]
+    parts = classification.parts(case)[how.first : how.first + how.repeats]
     M = SEED[folder_of(case)]
-    # `score` has its own folds of crabs: the peers of it would be on other rows
-    dense = [score(case, how.first + i, "isotropic") for i in range(len(parts))]
+    dense = [classification.score(case, how.first + i, "isotropic") for i in range(len(parts))]
     few = [labels(part, M, None, None) for part in parts]
     vectors, boosted = ([of_labels(work(part), part.y_test) for part in parts] for work in (support_vectors, boosted_labels))
     column = lambda scores, k: [s[k] for s in scores]

@@ -68,13 +68,19 @@ def figure_2_2(case: str, how: How) -> dict[str, Found]:
     return {"least covariance of Sinc": Found(least(sg.Sinc()), least(sg.SquaredExponential()))}
 
 
+NARROW = "few draws, of which one whose translation or coupling was not found holds next to nothing"
+
+
 def _coupled(says: str, factor: float) -> tuple:
-    return (below("error where the output is not seen", says, factor), between("its 95 % band holds", "(ours)", 0.85, 1.0))
+    return (
+        below("error where the output is not seen", says, factor),
+        between("its 95 % band holds", "(ours)", 0.85, 1.0, why=NARROW),
+    )
 
 
 def coupled(study: Any, how: How) -> dict[str, Found]:
     """A study of two outputs, drawn anew for each seed."""
-    rows = [study(seed, "best") for seed in how.numbers]
+    rows = [study(seed, "auto") for seed in how.numbers]
     column = lambda name: [row[name] for row in rows]
     return {
         "error where the output is not seen": mean_of(column("rmse"), column("alone")),
@@ -82,7 +88,7 @@ def coupled(study: Any, how: How) -> dict[str, Found]:
     }
 
 
-COUPLED = "`python -m benchmarks.outputs {} --parameters best`: functions of our own, drawn anew for each seed."
+COUPLED = "`python -m benchmarks.outputs {}`: functions of our own, drawn anew for each seed; averaged over parameters."
 
 
 @experiment(
@@ -92,7 +98,7 @@ COUPLED = "`python -m benchmarks.outputs {} --parameters best`: functions of our
     system=OUTPUTS,
     baseline="each output alone, the control model of the source",
     note=COUPLED.format("e4"),
-    cases=Case(_coupled("learns translation and coupling, fills the gap", 0.5), minutes=1.5, repeats=4),
+    cases=Case(_coupled("learns translation and coupling, fills the gap", 0.5), minutes=0.5, repeats=8),
 )
 def figure_3_2(case: str, how: How) -> dict[str, Found]:
     return coupled(outputs.e4, how)
