@@ -139,6 +139,8 @@ _WHERE = {
     "decide.rules": ["Adaptive", "Bounded", "NoGain", "SmallEI", "Target"],
     "inputs.batches": ["ParquetBatches"],
     "sklearn.outputs": ["MultiOutputGP"],
+    "sklearn.latent": ["GPLVM"],
+    "models.latent.fitted": ["FittedMap"],
     "models.outputs": ["FittedOutputs", "fit_outputs"],
     "sklearn.classification": ["GPClassifier"],
     "sklearn.regression": ["GPCountRegressor", "GPRegressor"],

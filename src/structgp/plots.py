@@ -12,10 +12,12 @@ from .inputs.layouts import clocks_of
 from .kernels.outputs import outputs_of
 
 if TYPE_CHECKING:
+    from .models.latent.fitted import FittedMap
     from .process.fitted import Fitted
     from .process.mixture import FittedMixture
 
 LINE, BAND, DATA, OUTLIER = "#1f5fa8", "#9dc1e8", "#333333", "#c8382e"
+CLASSES = 12  # labels that have a colour of their own
 
 
 def axes(ax: Any = None, count: int = 1) -> Any:
@@ -117,3 +119,40 @@ def _drawn(ax: Any, places: np.ndarray, band: _Band, points: Sequence[Any], leve
         ax.legend(frameon=False, ncols=3 + len(points), loc="lower center", bbox_to_anchor=(0.5, 1.0))
     ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def plot_map(fitted: FittedMap, labels: Any = None, ax: Any = None, dimensions: tuple[int, int] | None = None) -> Any:
+    """Draw where rows lie, coloured by labels (numbers on a scale, anything else class by class).
+
+    Behind them it is the darker, the less sure the functions are (the mean standard deviation over columns, in units of their
+    spread). `dimensions` are the coordinates that are drawn, by default the two that tell most. Returns the axes.
+    """
+    ax, Z = axes(ax), fitted.latent
+    a, b = fitted.most_relevant() if dimensions is None else dimensions
+    flat = a == b  # one coordinate: rows along a line, in their order
+    up = np.linspace(0, 1, len(Z)) if flat else Z[:, b]
+    if not flat:
+        grid = [np.linspace(v.min() - 0.08 * np.ptp(v), v.max() + 0.08 * np.ptp(v), 60) for v in (Z[:, a], up)]
+        shade = fitted.shade(grid[0], grid[1], (a, b))
+        behind = ax.pcolormesh(grid[0], grid[1], shade, cmap="Greys", shading="auto", rasterized=True)
+        ax.figure.colorbar(behind, ax=ax, label="standard deviation", pad=0.01)
+    for name, rows, values in _coloured(labels, len(Z)):
+        drawn = {"c": values} if values is not None else {"color": DATA if labels is None else None}
+        ax.scatter(Z[rows, a], up[rows], s=9, label=name or None, **drawn)
+    if labels is not None and ax.get_legend_handles_labels()[0]:
+        ax.legend(frameon=False, ncols=6, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    ax.set(xlabel=f"coordinate {a + 1}", ylabel="row" if flat else f"coordinate {b + 1}")
+    return ax
+
+
+def _coloured(labels: Any, count: int) -> list[tuple[str, np.ndarray, np.ndarray | None]]:
+    """Rows that share a colour, with its name; or all with a number each."""
+    if labels is None:
+        return [("", np.arange(count), None)]
+    values = np.asarray(labels)
+    if values.shape != (count,):
+        raise ValueError(f"labels must be one for each of the {count} rows of the map, got shape {values.shape}")
+    classes = np.unique(values.astype(str) if values.dtype == object else values)
+    if values.dtype.kind == "f" or len(classes) > CLASSES:
+        return [("", np.arange(count), values if values.dtype.kind in "fiub" else np.unique(values, return_inverse=True)[1])]
+    return [(str(one), np.flatnonzero(values.astype(str) == str(one)), None) for one in classes]

@@ -23,7 +23,15 @@ DOCS = Path(__file__).parents[2] / "docs"
 FENCE = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")
 ROOMS = sorted(page.name for page in (DOCS / "rooms").glob("*.md"))
-PAGES = ["quickstart.md", "parameters.md", "decide.md", "recipes/kernel.md", "recipes/likelihood.md", "recipes/engine.md"]
+PAGES = [
+    "quickstart.md",
+    "parameters.md",
+    "decide.md",
+    "latent.md",
+    "recipes/kernel.md",
+    "recipes/likelihood.md",
+    "recipes/engine.md",
+]
 PAGES += [f"rooms/{room}" for room in ROOMS if "```python" in (DOCS / "rooms" / room).read_text()]
 
 

@@ -105,5 +105,13 @@ NoiseOption = Annotated[
     float | None, typer.Option("--noise", help="The variance of measurements: 0 if exact; learned if not given.")
 ]
 AcquisitionOption = Annotated[str, typer.Option("--acquisition", help="ei, pi, ucb or thompson.")]
+DimensionsOption = Annotated[str, typer.Option("--dimensions", help="How many coordinates, or auto to let the data choose.")]
+ColorOption = Annotated[
+    str | None,
+    typer.Option("--color", help="The column that rows are coloured by; it is not laid out.", autocompletion=columns_beginning),
+]
+LeftOutOption = Annotated[
+    list[str], typer.Option("--ignore", help="A column that is not laid out.", autocompletion=columns_beginning)
+]
 DemoArgument = Annotated[str, typer.Argument(help="co2, friedman, additive, nonstationary or sinc.")]
 VersionOption = Annotated[bool, typer.Option("--version", help="Print the version and stop.")]

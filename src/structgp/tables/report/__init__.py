@@ -12,6 +12,7 @@ from ... import __version__
 from ...decide.optimise import Optimiser, Suggestion
 from ...inputs.reading import few
 from ...learn.clock import NEVER, Deadline
+from ..embed import Embedded
 from ..model import TableModel, of_shape, replacing
 from ..several import Filled, Record
 from ..suspects import about_suspects, suspect_rows
@@ -21,6 +22,7 @@ from .changes import ChangingSeries, change_alarms, change_figures, change_headl
 from .choices import headline as choice_headline
 from .choices import run_rows, slice_figures, suggestion_rows, trace_figure
 from .figures import Figure
+from .maps import column_rows, map_figures, map_headline
 from .parameters import about_parameters, about_sureness, how_learned, parameter_rows, sure_rows
 from .sections import about_components, component_figures, confusion_rows, error_figures, fit_figures, score_rows, trial_rows
 from .several import filled_figures, how_learned_together, length_rows, together_rows
@@ -102,6 +104,18 @@ def write_comparison_report(
     sheet.table("Scores of the one taken", scores)
     sheet.text("Notes", "\n".join(notes))
     _write(sheet.page(title, lead), path)
+
+
+def write_map_report(found: Embedded, path: Any, notes: Sequence[str]) -> None:
+    """Write the report of a table that was laid out to one HTML file."""
+    sheet = Sheet()
+    sheet.figures("The map", map_figures(found))
+    sheet.table("What the map explains", column_rows(found), "Of the variance of the cells that were seen.")
+    columns = [[few(names, MOST_NAMES), kind] for names, kind in found.layout.described()]
+    sheet.table("The table", [["column", "what it is"], *columns])
+    sheet.text("Notes", "\n".join(notes))
+    sheet.text("What was learned", found.map.summary())
+    _write(sheet.page("Map of a table", map_headline(found)), path)
 
 
 def _write(page: str, path: Any) -> None:

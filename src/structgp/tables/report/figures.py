@@ -14,6 +14,7 @@ WIDTH, HEIGHT = 720, 340
 LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 44
 TOOLBAR, LEGEND = 28, 36  # pixels above a plot, for Plotly's buttons (2 to 24 from the top) and, below them, for the legend
 COLOURS = {"line": "#2f7fd6", "band": "#2f7fd6", "points": "#8a8f98", "bars": "#2f7fd6", "guide": "#c0564b"}
+PALETTE = ("#2f7fd6", "#d67a2f", "#3f9d58", "#b3489d", "#c0392b", "#7d6bd0", "#8c6d46", "#2aa5a5", "#a3a33b", "#e08fb0")
 MOST_LABELS = 12  # bars that have room for their names
 MOST_POINTS = 2000  # more are thinned out evenly
 
@@ -30,6 +31,7 @@ class Trace:
     upper: np.ndarray | None = None
     values: np.ndarray | None = None
     labels: tuple[str, ...] = ()  # the names of bars
+    colour: str = ""  # where it is not that of its kind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +134,7 @@ def numbers(values: Any) -> list[Any]:
 
 
 def _plotly(trace: Trace, places: Callable[[Any], list[Any]]) -> list[dict[str, Any]]:
-    x, y, colour = places(trace.x), numbers(trace.y), COLOURS.get(trace.kind, "")
+    x, y, colour = places(trace.x), numbers(trace.y), trace.colour or COLOURS.get(trace.kind, "")
     base = {"x": x, "y": y, "name": trace.name, "showlegend": bool(trace.name)}
     if trace.kind == "image":
         return [{"type": "heatmap", "x": x, "y": y, "z": numbers(trace.values), "colorscale": "Viridis"}]
@@ -153,7 +155,7 @@ def _plotly(trace: Trace, places: Callable[[Any], list[Any]]) -> list[dict[str, 
 
 
 def _shapes(trace: Trace, to_x: Any, to_y: Any, floor: float) -> list[str]:
-    colour = COLOURS.get(trace.kind, "")
+    colour = trace.colour or COLOURS.get(trace.kind, "")
     if trace.kind == "image":
         return _cells(trace, to_x, to_y)
     x, y = to_x(trace.x), to_y(trace.y)

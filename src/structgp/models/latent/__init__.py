@@ -1,0 +1,1 @@
+"""Latent inputs: where the rows of a table lie among few coordinates."""
