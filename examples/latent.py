@@ -2,8 +2,8 @@
 A map of a table
 ================
 
-Two hundred rows of six columns that were made from two numbers nobody sees. A tenth of the cells is missing. The rows are laid out
-in two coordinates, and the missing cells are filled.
+Two hundred rows of six columns that were made from two numbers nobody sees. A tenth of the cells is missing. The rows are laid
+out in two coordinates, and the missing cells are filled.
 """
 
 import sys

@@ -132,7 +132,7 @@ def plot_map(fitted: FittedMap, labels: Any = None, ax: Any = None, dimensions: 
     flat = a == b  # one coordinate: rows along a line, in their order
     up = np.linspace(0, 1, len(Z)) if flat else Z[:, b]
     if not flat:
-        grid = [np.linspace(v.min() - 0.08 * np.ptp(v), v.max() + 0.08 * np.ptp(v), 60) for v in (Z[:, a], up)]
+        grid = [np.linspace(np.min(v) - 0.08 * np.ptp(v), np.max(v) + 0.08 * np.ptp(v), 60) for v in (Z[:, a], up)]
         shade = fitted.shade(grid[0], grid[1], (a, b))
         behind = ax.pcolormesh(grid[0], grid[1], shade, cmap="Greys", shading="auto", rasterized=True)
         ax.figure.colorbar(behind, ax=ax, label="standard deviation", pad=0.01)

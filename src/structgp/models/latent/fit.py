@@ -38,6 +38,7 @@ from .model import BackConstraints, LatentEvidence, LatentGaussians, LatentModel
 from .units import ColumnUnits, checked
 
 STARTS = ("diffusion", "pca")
+INDUCING, INDUCING_GAUSSIANS = 100, 50  # inducing inputs where nothing is said; over Gaussians their pairs cost
 NOISE = 0.5  # of the variance, at the start
 SURE = 0.1  # variance of what is believed of a latent input, at the start
 FILLING = 10  # components that fill missing cells for the start
@@ -54,7 +55,7 @@ def fit_latents(
     dimensions: int | str = 2,
     *,
     kernel: Kernel | None = None,
-    inducing: int = 100,
+    inducing: int | None = None,
     start: Any = "diffusion",
     believed: bool | None = None,
     back: Kernel | bool = False,
@@ -87,7 +88,8 @@ def fit_latents(
     began, deadline = time.perf_counter(), Deadline.after(seconds)
     full = principal(y, min(FILLING, y.shape[1], len(y) - 1)).filled if np.isnan(y).any() else y
     Z = _start(full, Q, "pca" if auto and isinstance(start, str) else start)
-    inputs = centres(Z, Z, min(whole(inducing, "inducing", 1), len(Z)), generator(seed))
+    count = (INDUCING_GAUSSIANS if believed else INDUCING) if inducing is None else whole(inducing, "inducing", 1)
+    inputs = centres(Z, Z, min(count, len(Z)), generator(seed))
     lengthscale = np.ones(Q) if believed and kernel is None else 1.0
     chosen = SquaredExponential(lengthscale, 1.0) if kernel is None else kernel
     level = np.full(y.shape[1], NOISE) if noise == "columns" else NOISE
@@ -184,9 +186,9 @@ def _refused(model: LatentModel) -> No | None:
     if latents.spread() is None:
         return None
     found: list[Any] = []
-    weights, kernel = np.ones((len(latents.z), 1)), model.kernel
+    weights: Any = np.ones((len(latents.z), 1))
     look = lambda kernel: found.append(expected(kernel.kernel, latents.z, latents.variance, kernel.inputs, weights))
-    jax.eval_shape(look, kernel)
+    jax.eval_shape(look, model.kernel)
     return found[0] if isinstance(found[0], No) else None
 
 

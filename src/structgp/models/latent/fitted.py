@@ -86,9 +86,15 @@ class FittedMap(Result):
     def impute(self, Y: Float[np.ndarray, "M C"]) -> tuple[Float[np.ndarray, "M C"], Float[np.ndarray, "M C"]]:
         """The table with what is expected where a cell is missing, and the standard deviation of what was filled in, else 0."""
         Y = np.asarray(Y, dtype=float)
-        mean, sd = self.rows(self.place(Y))
         gone = np.isnan(Y)
-        return np.where(gone, mean, Y), np.where(gone, sd, 0.0)
+        mean, variance = self._moments_of_rows(self.place(Y), 1.0 * ~gone[:, self.units.used])
+        filled = np.where(gone, self.units.back(mean), Y)
+        return filled, np.where(gone, self.units.spread(np.sqrt(variance)), 0.0)
+
+    @double_precision
+    def _moments_of_rows(self, z: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What is expected of rows whose places are known by the cells that were seen, and no better."""
+        return in_few_sizes(lambda z, seen: _at_unsure(self.model, self.known, jnp.asarray(z), jnp.asarray(seen)), z, seen)
 
     def _remembered(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The places of rows that were learned from, and which rows are such."""
@@ -176,12 +182,13 @@ class FittedMap(Result):
         return f"FittedMap({len(self.latent)} rows in {self.latent.shape[1]} coordinates)"
 
 
+@double_precision
 def relevance_of(model: LatentModel) -> np.ndarray:
     """The spread of latent inputs in units of the lengthscales, the largest 1."""
     z, kernel = np.asarray(model.latents.places()), model.kernel.kernel
     apart = np.asarray(kernel.embed(z)) if hasattr(kernel, "embed") else z
-    found = apart.std(axis=0)
-    return found / max(float(found.max()), 1e-300)
+    found = np.std(apart, axis=0)
+    return found / max(float(np.max(found)), 1e-300)
 
 
 def _predicted(model: LatentModel, known: KnownColumns, z: Float[Array, "n Q"]) -> tuple[Array, Array]:
@@ -192,6 +199,20 @@ def _predicted(model: LatentModel, known: KnownColumns, z: Float[Array, "n Q"]) 
 
 
 _at = jax.jit(_predicted)
+
+
+@jax.jit
+def _at_unsure(
+    model: LatentModel, known: KnownColumns, z: Float[Array, "n Q"], seen: Float[Array, "n D"]
+) -> tuple[Array, Array]:
+    """The same where places are the modes of what cells that were seen tell of them, as wide as their slopes J leave them.
+
+    They have the covariance (I + Σ_seen JJᵀ/s)⁻¹, and columns vary by J besides.
+    """
+    mean, variance = _predicted(model, known, z)
+    J = jax.vmap(jax.jacfwd(lambda one: _predicted(model, known, one[None])[0][0]))(z)
+    precision = jnp.eye(z.shape[1]) + jnp.einsum("nd,ndq,ndr->nqr", seen / variance, J, J)
+    return mean, variance + jnp.einsum("ndq,nqd->nd", J, jnp.linalg.solve(precision, J.swapaxes(1, 2)))
 
 
 @jax.jit

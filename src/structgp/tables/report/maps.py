@@ -17,7 +17,9 @@ def map_figures(found: Embedded) -> list[Figure]:
     a, b = fitted.most_relevant()
     figures = []
     if a != b:
-        across, up = (np.linspace(v.min() - 0.06 * np.ptp(v), v.max() + 0.06 * np.ptp(v), PLACES) for v in (Z[:, a], Z[:, b]))
+        across, up = (
+            np.linspace(np.min(v) - 0.06 * np.ptp(v), np.max(v) + 0.06 * np.ptp(v), PLACES) for v in (Z[:, a], Z[:, b])
+        )
         behind = Trace("image", across, up, values=fitted.shade(across, up, (a, b)))
         names = f"coordinate {a + 1}", f"coordinate {b + 1}"
         figures.append(Figure(_title(found), *names, tuple(_rows(found, Z[:, a], Z[:, b]))))
