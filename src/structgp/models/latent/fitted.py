@@ -210,7 +210,7 @@ def _at_unsure(
     They have the covariance (I + Σ_seen JJᵀ/s)⁻¹, and columns vary by J besides.
     """
     mean, variance = _predicted(model, known, z)
-    J = jax.vmap(jax.jacfwd(lambda one: _predicted(model, known, one[None])[0][0]))(z)
+    J = jax.vmap(jax.jacrev(lambda one: _predicted(model, known, one[None])[0][0]))(z)
     precision = jnp.eye(z.shape[1]) + jnp.einsum("nd,ndq,ndr->nqr", seen / variance, J, J)
     return mean, variance + jnp.einsum("ndq,nqd->nd", J, jnp.linalg.solve(precision, J.swapaxes(1, 2)))
 
