@@ -20,8 +20,9 @@ from ...inputs.layouts import as_inputs
 from ...kernels.algebra import Kernel
 from ...kernels.induced import Induced
 from ...kernels.stationary import SquaredExponential
+from ...learn.account import Learning
+from ...learn.climb import climb
 from ...learn.clock import Deadline
-from ...learn.maximise import Learning, climb
 from ...learn.objective import Objective
 from ...likelihoods.gaussian import Gaussian
 from ...linalg.features.cells import TableCells

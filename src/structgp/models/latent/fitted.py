@@ -12,8 +12,8 @@ from jaxtyping import Array, Float
 
 from ..._types import double_precision
 from ...inputs.rows import filled, in_few_sizes, size_for
+from ...learn.account import Learning
 from ...learn.lockstep import minimise_all
-from ...learn.maximise import Learning
 from ...linalg.features.cells import KnownColumns, TableCells
 from ...posterior import Result
 from ...process.summary import parameter_table

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .base import aligned, columns_in_words, command, free_name, notes_in_words, seconds_of, write_csv
+from .learning import check_folder
 from .options import (
     AsJson,
     Budget,
@@ -35,8 +36,7 @@ def embed(
     from ..reading import read_table
 
     seconds, wanted = seconds_of(budget), _dimensions(dimensions)
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out} is a file: give the name of a folder")
+    check_folder(out)
     table = read_table(data, dates=dates)
     import polars as pl
 
