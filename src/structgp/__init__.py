@@ -24,6 +24,7 @@ _WHERE = {
     "process.inducing_stream": ["InducingStream"],
     "process.series": ["FittedSeries"],
     "process.parts": ["FittedParts"],
+    "process.series_by": ["FittedSeriesBy"],
     "parameters.tree": ["Parametrised", "fixed", "learned", "parameter"],
     "parameters.supports": [
         "increasing",

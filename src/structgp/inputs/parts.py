@@ -84,8 +84,8 @@ def sources_of(X: Any, y: Any, noise: Any = None) -> tuple[list[Any], list[Any],
         return None
     if not all(lazy):
         raise TypeError("X and y must both be collections of Dask's with the same partitions: one of them is in memory")
-    parts, values = _partitions(X), _partitions(y)
-    noises = _partitions(noise) if is_lazy(noise) else [noise] * len(parts)
+    parts, values = partitions(X), partitions(y)
+    noises = partitions(noise) if is_lazy(noise) else [noise] * len(parts)
     if len(values) != len(parts) or len(noises) != len(parts):
         raise ValueError(
             f"X has {len(parts)} partitions, y has {len(values)} and noise {len(noises)}: take them from one table, "
@@ -94,7 +94,7 @@ def sources_of(X: Any, y: Any, noise: Any = None) -> tuple[list[Any], list[Any],
     return parts, values, noises
 
 
-def _partitions(collection: Any) -> list[Any]:
+def partitions(collection: Any) -> list[Any]:
     """The partitions of a Dask table, or the blocks of rows of a Dask array, each as a promise."""
     if getattr(collection, "ndim", 1) == 2 and hasattr(collection, "rechunk"):
         collection = collection.rechunk({1: -1})

@@ -130,11 +130,16 @@ def maximise_shared(
 ) -> tuple[Any, Learning]:
     """One set of parameters for all series."""
     began = time.perf_counter()
-    some = np.unique(np.linspace(0, len(inputs) - 1, SUGGESTIONS).astype(int))
-    starts = np.mean([_starts(model, inputs[i], data[i]) for i in some], axis=0)
+    starts, units = starts_and_units(model, inputs, data, SUGGESTIONS)
     count = max(sum(int(np.sum(part.seen)) for part in data), 1)
-    units = np.mean([units_of(model, np.asarray(inputs[i].points), data[i]) for i in some], axis=0)
     return climb(model, ManySeries(model, batches).objective(), list(starts), count, began, units=units, **options)
+
+
+def starts_and_units(model: Any, inputs: Sequence[Times], data: Sequence[Data], most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where some of the series suggest to begin with one set of parameters, and in what units to climb."""
+    some = np.unique(np.linspace(0, len(inputs) - 1, most).astype(int))
+    starts = np.mean([_starts(model, inputs[i], data[i]) for i in some], axis=0)
+    return starts, np.mean([units_of(model, np.asarray(inputs[i].points), data[i]) for i in some], axis=0)
 
 
 def _starts(model: Any, inputs: Times, data: Data) -> list[np.ndarray]:

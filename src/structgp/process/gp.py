@@ -51,6 +51,7 @@ from .mixture import FittedMixture, averaged
 from .parts import climbers, condition_parts, fit_parts, plan_parts, read_parts
 from .prior import sample_prior
 from .series import FittedSeries, condition_series, fit_series
+from .series_by import FittedSeriesBy, condition_series_by, fit_series_by
 from .stream import Stream, from_nothing
 
 MOST_ROWS = 5000  # of a table up to which the whole matrix, which is exact, goes before what a grid gives to a tolerance
@@ -360,21 +361,29 @@ class GP(Parametrised):
             return sample_latents(self, inputs, data, engine, **options)
 
     @double_precision
-    def condition_series(self, X: Any, y: Any, *, noise: Any = None, missing: str = "error") -> FittedSeries:
+    def condition_series(
+        self, X: Any, y: Any = None, *, by: Any = None, noise: Any = None, missing: str = "error", over: Any = None
+    ) -> FittedSeries | FittedSeriesBy:
         """The process given each of many series, with the parameters as they are.
 
         X and y are lists with one entry for each series, of any lengths; or X are the times (N,) of a panel y (N, S), one
         column for each series, whose gaps ``missing="infer"`` leaves open. Needs a kernel with a state space.
+
+        Or X and y are columns of one table with a row for each observation, and `by` names the series of each: the result is
+        then by name. Such tables may be Dask's or Parquet files, with whole series inside partitions; `over` is that of `fit`.
         """
         self._needs_gaussian("many series at once")
+        if by is not None:
+            return condition_series_by(self, X, y, by, noise, missing, over)
         return condition_series(self, X, y, noise, missing)
 
     @double_precision
     def fit_series(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
+        by: Any = None,
         shared: bool = True,
         noise: Any = None,
         missing: str = "error",
@@ -383,14 +392,18 @@ class GP(Parametrised):
         max_evaluations: int = 500,
         progress: bool | None = None,
         seconds: float | Deadline | None = None,
-    ) -> FittedSeries:
+        over: Any = None,
+    ) -> FittedSeries | FittedSeriesBy:
         """Learn from many series at once, given as for `condition_series`, then condition on them.
 
         The series share their parameters, which then maximise the evidence of all of them together; or, with ``shared=False``,
         each has its own. Either way one evaluation is one batched computation. Learning that reaches `seconds` keeps the best
-        so far.
+        so far. `by` and `over` are explained there.
         """
         self._needs_gaussian("many series at once")
+        if by is not None:
+            options = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
+            return fit_series_by(self, X, y, by, noise, missing, over, shared, seconds, **options)
         return fit_series(self, X, y, noise, missing, shared, restarts, seed, max_evaluations, progress, seconds)
 
     @double_precision

@@ -137,7 +137,7 @@ def _cut(conditional: KalmanConditional, count: int) -> KalmanConditional:
 def condition_series(gp: Model, X: Any, y: Any, noise: Any, missing: str) -> FittedSeries:
     """All series given their data, with the parameters as they are."""
     inputs, data = read_series(gp, X, y, noise, missing)
-    return _conditioned(_repeated(gp, len(inputs)), inputs, data, batches_of(inputs, data), ())
+    return conditioned(repeated(gp, len(inputs)), inputs, data, batches_of(inputs, data), ())
 
 
 def fit_series(
@@ -162,22 +162,24 @@ def fit_series(
     options["deadline"] = deadline
     if not shared:
         models, learnings = maximise_apart(gp, inputs, data, batches, **options)
-        return _conditioned(models, inputs, data, batches, learnings)
+        return conditioned(models, inputs, data, batches, learnings)
     learned, learning = maximise_shared(gp, inputs, data, batches, **options)
-    return _conditioned(_repeated(learned, len(inputs)), inputs, data, batches, (learning,))
+    return conditioned(repeated(learned, len(inputs)), inputs, data, batches, (learning,))
 
 
-def _repeated(gp: Model, count: int) -> Model:
+def repeated(gp: Model, count: int) -> Model:
+    """A model as many times, stacked along the first axis of every number."""
     return jax.tree.map(lambda leaf: np.broadcast_to(np.asarray(leaf), (count, *np.shape(leaf))), gp)
 
 
-def _conditioned(
+def conditioned(
     models: Model,
     inputs: tuple[Times, ...],
     data: tuple[Data, ...],
     batches: tuple[Batch, ...],
     learnings: tuple[Learning, ...],
 ) -> FittedSeries:
+    """Series given their data, each by its own of the stacked models."""
     engine = engine_for(models)
     evidences, known = np.zeros(len(inputs)), []
     for batch in batches:
@@ -232,21 +234,22 @@ def read_series(gp: Model, X: Any, y: Any, noise: Any, missing: str) -> tuple[tu
     if not Xs:
         raise ValueError("there are no series: at least one is needed")
     clocks = without_dates(Xs[0], "X", ())[1]  # those of the first series count for all
-    read = [_read_one(gp, s, *series, missing, clocks) for s, series in enumerate(zip(Xs, ys, noises, strict=True))]
+    read = [read_one(gp, s, *series, missing, clocks) for s, series in enumerate(zip(Xs, ys, noises, strict=True))]
     inputs, data = zip(*read, strict=True)
     _check(gp, inputs)
     return inputs, data
 
 
-def _read_one(gp: Model, s: int, X: Any, y: Any, noise: Any, missing: str, clocks: Clocks) -> tuple[Times, Data]:
+def read_one(gp: Model, s: Any, X: Any, y: Any, noise: Any, missing: str, clocks: Clocks) -> tuple[Times, Data]:
+    """One series as checked arrays; `s` is its number or its name, for messages."""
     try:
         inputs = as_inputs(X, clocks=clocks)
         data = read_observations(gp.likelihood, y, noise, missing, inputs)
     except (ValueError, TypeError) as problem:
-        raise type(problem)(f"series {s}: {problem}") from None
+        raise type(problem)(f"series {s!r}: {problem}") from None
     if not isinstance(inputs, Times) or data.y.shape[1] > 1:
         what = f"X has {inputs.dimension} columns" if not isinstance(inputs, Times) else f"y has {data.y.shape[1]} columns"
-        raise ValueError(f"series {s}: {what}, but a series has one value for each time")
+        raise ValueError(f"series {s!r}: {what}, but a series has one value for each time")
     return inputs, data
 
 

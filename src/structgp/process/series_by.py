@@ -1,0 +1,241 @@
+"""Many series in one table, told apart by a column: by name, and in parts where the table is, each inside one of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import operator
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._types import double_precision, whole
+from ..crew import Crew, crew_for
+from ..engines import memory
+from ..inputs.batches import Block
+from ..inputs.clock import Clocks, without_dates
+from ..inputs.layouts import Times
+from ..inputs.observations import Data
+from ..inputs.parts import partitions, sources_of
+from ..learn.account import Learning
+from ..learn.climb import climb
+from ..learn.clock import Deadline
+from ..learn.many import SUGGESTIONS, Batch, ManySeries, batches_of, starts_and_units, summed
+from ..learn.objective import Objective
+from ..parameters.tree import free_vector, with_free
+from ..posterior import Prediction
+from .fitted import Fitted
+from .parts import SHARE
+from .series import FittedSeries, conditioned, fit_series, read_one
+
+
+@dataclasses.dataclass(frozen=True)
+class SeriesPart:
+    """Whole series of a table by their names, and the model that all begin with."""
+
+    gp: Any
+    names: tuple[Any, ...]
+    inputs: tuple[Times, ...]
+    data: tuple[Data, ...]
+    batches: tuple[Batch, ...]
+    clocks: Clocks
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FittedSeriesBy(Mapping[Any, Fitted]):
+    """A GP given many series: a mapping from the name of each to its `Fitted`. The series stay where they were read.
+
+    `gp` has the parameters that they share; where each has its own, they are those of its `Fitted`.
+    """
+
+    gp: Any
+    log_evidences: dict[Any, float]
+    learnings: tuple[Learning, ...]
+    _parts: list[Any]
+    _names: list[tuple[Any, ...]]
+    _thetas: list[np.ndarray]  # of the series of each part, one row each
+    _crew: Crew
+    _clocks: Clocks
+
+    @property
+    def log_evidence(self) -> float:
+        """The log evidence of all series together."""
+        return float(sum(self.log_evidences.values()))
+
+    @property
+    def learning(self) -> Learning | None:
+        """How learning ended, in all series together."""
+        return summed(self.learnings) if self.learnings else None
+
+    @double_precision
+    def predict(self, X: Any) -> dict[Any, Prediction]:
+        """The belief about every series at the same new times, by name."""
+        found = self._crew.map(_predicted, self._parts, self._thetas, itertools.repeat(X))
+        return {
+            name: one for names, part in zip(self._names, found, strict=True) for name, one in zip(names, part, strict=True)
+        }
+
+    def __getitem__(self, name: Any) -> Fitted:
+        for part, names, thetas in zip(self._parts, self._names, self._thetas, strict=True):
+            if name in names:
+                at = names.index(name)
+                return self._crew.map(_one_of, [part], [thetas[at]], [at])[0]
+        raise KeyError(name)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._names))
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.chain(*self._names)
+
+    def __repr__(self) -> str:
+        return f"FittedSeriesBy({len(self)} series in {len(self._parts)} parts, log evidence {self.log_evidence:.6g})"
+
+
+@double_precision
+def fit_series_by(
+    gp: Any, X: Any, y: Any, by: Any, noise: Any, missing: str, over: Any, shared: bool, seconds: Any, **options: Any
+) -> FittedSeriesBy:
+    """Learn from all series of a table, with parameters that they share or have for themselves, then condition."""
+    began, deadline = time.perf_counter(), Deadline.after(seconds)
+    options["restarts"] = whole(options["restarts"], "restarts")
+    crew, parts, names = _read(gp, X, y, by, noise, missing, over)
+    same = itertools.repeat
+    if not shared:
+        found = crew.map(_learned_apart, parts, same(deadline.left() if np.isfinite(deadline.at) else None), same(options))
+        thetas, learnings = [theta for theta, _ in found], tuple(itertools.chain(*(own for _, own in found)))
+        return _given(gp, crew, parts, names, thetas, learnings)
+    told = crew.map(_told, parts, same(-(-SUGGESTIONS // len(parts))))
+    weights = np.array([told_[2] for told_ in told], dtype=float)
+    starts, units = (np.average([told_[i] for told_ in told], axis=0, weights=weights) for i in (0, 1))
+    count = max(sum(told_[3] for told_ in told), 1)
+
+    def evidence(theta: np.ndarray) -> tuple[Any, Any]:
+        shares = crew.map(_together, parts, same(theta))
+        value, gradient = (functools.reduce(operator.add, part) for part in zip(*shares, strict=True))
+        return value, gradient
+
+    learned, learning = climb(
+        gp, Objective(gp, evidence), list(starts), count, began, units=units, deadline=deadline, **options
+    )
+    theta = free_vector(learned)
+    return _given(learned, crew, parts, names, [np.tile(theta, (len(own), 1)) for own in names], (learning,))
+
+
+@double_precision
+def condition_series_by(gp: Any, X: Any, y: Any, by: Any, noise: Any, missing: str, over: Any) -> FittedSeriesBy:
+    """All series of a table given their data, with the parameters as they are."""
+    crew, parts, names = _read(gp, X, y, by, noise, missing, over)
+    return _given(gp, crew, parts, names, [np.tile(free_vector(gp), (len(own), 1)) for own in names], ())
+
+
+def _given(gp: Any, crew: Crew, parts: Any, names: Any, thetas: Any, learnings: tuple[Learning, ...]) -> FittedSeriesBy:
+    found = crew.map(_evidences, parts, thetas)
+    evidences = {
+        name: float(value) for own, values in zip(names, found, strict=True) for name, value in zip(own, values, strict=True)
+    }
+    bad = [name for name, value in evidences.items() if not np.isfinite(value)]
+    if bad:
+        raise ValueError(f"series {bad[0]!r}: its log evidence is not finite: check the data for extreme values")
+    return FittedSeriesBy(gp, evidences, learnings, parts, names, thetas, crew, crew.map(_clocks, parts[:1])[0])
+
+
+def _read(gp: Any, X: Any, y: Any, by: Any, noise: Any, missing: str, over: Any) -> tuple[Crew, list[Any], list[Any]]:
+    """The parts with their series, and the names of these."""
+    crew, sources = crew_for(over, SHARE * memory.available()), sources_of(X, y, noise)
+    if sources is None:
+        sources, apart = ([X], [y], [noise]), [by]
+    else:
+        apart = [by] * len(sources[0]) if isinstance(by, str) else partitions(by)
+    if len(apart) != len(sources[0]):
+        raise ValueError(f"X has {len(sources[0])} partitions, by has {len(apart)}: take them from one table")
+    rest = [gp] * len(apart), [missing] * len(apart)
+    head = crew.made(read_series_part, *(part[:1] for part in (*sources, apart, *rest)), [()])
+    clocks = crew.map(_clocks, head)[0]
+    tail = crew.made(read_series_part, *(part[1:] for part in (*sources, apart, *rest)), [clocks] * (len(apart) - 1))
+    parts = head + tail
+    names = crew.map(_names, parts)
+    parts, names = [p for p, own in zip(parts, names, strict=True) if own], [own for own in names if own]
+    every = list(itertools.chain(*names))
+    if not every:
+        raise ValueError("there are no series: at least one is needed")
+    if len(set(every)) < len(every):
+        twice = next(name for name in every if every.count(name) > 1)
+        raise ValueError(
+            f"series {twice!r} is in several partitions: bring its rows together first, with shuffle(on=…) in Dask"
+        )
+    return crew, parts, names
+
+
+def read_series_part(X: Any, y: Any, noise: Any, by: Any, gp: Any, missing: str, clocks: Clocks) -> SeriesPart:
+    """The series of a part of a table; `by` is their column, or its name among those of X."""
+    if isinstance(X, Block):
+        X, y = X.read()
+    if isinstance(by, str):
+        by, X = X[by], X[[name for name in X.columns if name != by]]
+    used = clocks or (without_dates(X, "X", ())[1] if len(X) else ())
+    X, _ = without_dates(X, "X", used) if used else (X, ())
+    X, y, by = np.asarray(X), np.asarray(y), np.asarray(by)
+    if len(by) != len(X):
+        raise ValueError(f"by must name the series of each of the {len(X)} rows, got {len(by)}")
+    noise = None if noise is None else np.broadcast_to(np.asarray(noise, dtype=float), (len(X),))
+    names, code = np.unique(by, return_inverse=True)
+    order = np.argsort(code, kind="stable")
+    rows = np.split(order, np.cumsum(np.bincount(code, minlength=len(names)))[:-1]) if len(names) else []
+    own = lambda values, at: None if values is None else values[at]
+    read = [read_one(gp, name, X[at], y[at], own(noise, at), missing, ()) for name, at in zip(names, rows, strict=True)]
+    inputs, data = zip(*read, strict=True) if read else ((), ())
+    return SeriesPart(gp, tuple(name.item() for name in names), inputs, data, batches_of(inputs, data), used)
+
+
+def _names(part: SeriesPart) -> tuple[Any, ...]:
+    return part.names
+
+
+def _clocks(part: SeriesPart) -> Clocks:
+    return part.clocks
+
+
+def _told(part: SeriesPart, some: int) -> tuple[Any, Any, int, int]:
+    """Where the series of a part suggest to begin, in what units, how many they are, and how many values were seen."""
+    starts, units = starts_and_units(part.gp, part.inputs, part.data, some)
+    return starts, units, len(part.names), sum(int(np.sum(data.seen)) for data in part.data)
+
+
+def _together(part: SeriesPart, theta: np.ndarray) -> tuple[Any, Any]:
+    return jax.device_get(ManySeries(part.gp, part.batches).together(theta))
+
+
+def _learned_apart(part: SeriesPart, seconds: Any, options: dict[str, Any]) -> tuple[np.ndarray, tuple[Learning, ...]]:
+    """Parameters of their own for the series of a part."""
+    lists = [times.t[times.rank] for times in part.inputs], [np.where(d.seen, d.y[:, 0], np.nan) for d in part.data]
+    noises = [data.noise for data in part.data]
+    limits = (options["restarts"], options["seed"], options["max_evaluations"], options["progress"], seconds)
+    many = fit_series(part.gp, *lists, noises, "infer", False, *limits)
+    return np.stack([free_vector(one.gp) for one in many]), many.learnings
+
+
+def _evidences(part: SeriesPart, thetas: np.ndarray) -> np.ndarray:
+    return ManySeries(part.gp, part.batches).apart(np.asarray(thetas))[0]
+
+
+def _predicted(part: SeriesPart, thetas: np.ndarray, X: Any) -> tuple[Prediction, ...]:
+    return _conditioned_on(part, range(len(part.names)), thetas).predict(X)
+
+
+def _one_of(part: SeriesPart, theta: np.ndarray, at: int) -> Fitted:
+    return _conditioned_on(part, [at], theta[None])[0]
+
+
+def _conditioned_on(part: SeriesPart, some: Sequence[int], thetas: np.ndarray) -> FittedSeries:
+    inputs, data = tuple(part.inputs[i] for i in some), tuple(part.data[i] for i in some)
+    models = jax.tree.map(lambda *leaves: np.stack(leaves), *(_numbers(with_free(part.gp, theta)) for theta in thetas))
+    return conditioned(models, inputs, data, batches_of(inputs, data), ())
+
+
+def _numbers(gp: Any) -> Any:
+    return jax.tree.map(np.asarray, gp)

@@ -1,0 +1,61 @@
+"""Many series in one table, in memory and in parts, are those that are given as lists."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+import structgp as sg
+from structgp.parameters.tree import free_vector
+
+RNG = np.random.default_rng(8)
+NAMES = np.array(["c", "a", "b"])
+WHICH = np.concatenate([np.full(14, "a"), np.full(12, "b"), np.full(15, "c")])
+T = np.concatenate([np.sort(RNG.uniform(0, 6, n)) for n in (14, 12, 15)])
+Y = np.sin(T) + 0.2 * RNG.normal(size=len(T))
+GP = sg.GP(sg.Matern32(1.0, 1.0), sg.Gaussian(0.1))
+NEW = np.array([1.0, 2.5, 7.0])
+LISTS = [T[name == WHICH] for name in "abc"], [Y[name == WHICH] for name in "abc"]
+
+
+def test_a_column_tells_series_apart(x64):
+    mixed = RNG.permutation(len(T))
+    ours = GP.fit_series(T[mixed], Y[mixed], by=WHICH[mixed])
+    lists = GP.fit_series(*LISTS)
+    assert list(ours) == ["a", "b", "c"]
+    assert np.isclose(ours.log_evidence, lists.log_evidence, rtol=1e-9)
+    assert np.allclose(free_vector(ours.gp), free_vector(lists[0].gp), atol=1e-5)  # where two climbs stop
+    assert np.allclose(ours["b"].predict(NEW).mean, lists[1].predict(NEW).mean, atol=1e-5)
+    with pytest.raises(KeyError):
+        ours["d"]
+
+
+@pytest.fixture
+def file(tmp_path):
+    pl.DataFrame({"hour": T, "meter": WHICH, "kWh": Y}).write_parquet(tmp_path / "rows.parquet")
+    return tmp_path / "rows.parquet"
+
+
+def test_parts_of_whole_series(x64, file):
+    ours, lists = GP.condition_series(sg.ParquetBatches(file, "kWh", rows=26), by="meter"), GP.condition_series(*LISTS)
+    assert len(ours._parts) == 2
+    assert np.isclose(ours.log_evidence, lists.log_evidence, rtol=1e-12)
+    assert np.isclose(ours.log_evidences["c"], lists.log_evidences[2], rtol=1e-12)
+    for name, known in zip("abc", lists.predict(NEW), strict=True):
+        assert np.allclose(ours.predict(NEW)[name].mean, known.mean, atol=1e-12)
+
+
+@pytest.mark.full
+def test_series_of_parts_have_parameters_of_their_own(x64, file):
+    options = {"shared": False, "max_evaluations": 60}
+    ours = GP.fit_series(sg.ParquetBatches(file, "kWh", rows=26), by="meter", **options)
+    lists = GP.fit_series(*LISTS, **options)
+    assert np.isclose(ours.log_evidence, lists.log_evidence, rtol=1e-6)
+    assert np.allclose(ours["c"].predict(NEW).mean, lists[2].predict(NEW).mean, atol=1e-3)
+    assert ours.learning.converged
+
+
+def test_series_that_are_cut_are_refused(file):
+    with pytest.raises(ValueError, match="series 'b' is in several partitions"):
+        GP.condition_series(sg.ParquetBatches(file, "kWh", rows=20), by="meter")
+    with pytest.raises(ValueError, match="by must name the series of each of the 41 rows, got 3"):
+        GP.condition_series(T, Y, by=NAMES)
