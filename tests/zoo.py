@@ -108,6 +108,7 @@ KERNELS = {
     "Linear": (sg.Linear([0.7, 1.2], [0.3, -0.2]), 2),
     "Polynomial": (sg.Polynomial(0.4, 0.7, degree=3), 2),
     "DiscreteConvolution": (sg.DiscreteConvolution(sg.Matern52(0.9), [[0.0, 0.5], [-1.0, 0.2]], [0.6, 1.1]), 2),
+    "Gibbs": (sg.Gibbs([[-1.0, 0.3], [0.8, -0.4]], [[0.5, 1.1], [1.6, 0.7]], 1.2), 2),
     "FourierFeatures": (sg.FourierFeatures([[0.4, 1.0], [1.3, -0.2]], [0.8, 1.5], 1.2), 2),
     "White": (sg.White(0.6), 1),
     "Wiener": (sg.Wiener(0.8, start=-0.5), 1),

@@ -82,6 +82,7 @@ _WHERE = {
     "kernels.changepoint": ["ChangePoint"],
     "kernels.induced": ["Induced"],
     "kernels.finite": ["DiscreteConvolution", "FourierFeatures"],
+    "kernels.gibbs": ["Gibbs"],
     "kernels.outputs": ["LMC", "Coregion", "Lagged", "correlations"],
     "kernels.filters": ["FIR", "GaussianFilters", "LowPassFilters", "MaternFilters", "PoleFilters"],
     "kernels.independent": ["Independent"],

@@ -111,6 +111,8 @@ MODELS = {
     "TwoProcesses": (sg.TwoProcesses(0.1, 0.3), [0.1, 1.5]),
     "Triplet": (sg.Triplet(0.03, 0.4, 4.0), [0.8, 0.3, 0.1]),
 }
+MODELS["compound"] = sg.Switch(sg.Gaussian(0.02), sg.Switch(sg.Gaussian(0.5), sg.Gaussian(5.0), share=0.7)), [1.0, 0.1]
+MODELS["counts"] = sg.Switch(sg.Poisson(), sg.NegativeBinomial()), [1.0, 0.5]
 MODELS["MultinomialProbit"] = sg.MultinomialProbit(3), [0.1, 0.0, -0.2]
 CASES = [(name, "ep") for name in MODELS] + [("HeteroscedasticGaussian", "variational")]
 FIRST = [("HeteroscedasticGaussian", "ep")]
@@ -122,6 +124,8 @@ def data_for(name):
     y = np.sin(1.5 * x) + 0.15 * rng.standard_normal(16) + np.where(np.abs(x - 0.5) < 0.6, 1.5, 0.0)
     if name == "MultinomialProbit":
         return x, np.digitize(y, [-0.3, 0.6]).astype(float)
+    if name == "counts":
+        return x, np.round(np.exp(1.0 + y))
     return x, (y > 0) * 1.0 if name == "TwinnedLabels" else y
 
 

@@ -20,9 +20,17 @@ SWITCHES = {
     "Triplet": (sg.Triplet(0.05, 0.4, 3.0), 1.3),
     "counts": (sg.Switch(sg.Poisson(), sg.NegativeBinomial()), 4.0),
     "heavy tails": (sg.Switch(sg.Gaussian(0.1), sg.StudentT(3.0, 1.5)), -2.0),
+    "compound": (sg.Switch(sg.Gaussian(0.1), sg.Switch(sg.Gaussian(0.8), sg.Gaussian(6.0), share=0.7)), 1.6),
+    "gates on both sides": (
+        sg.Switch(
+            sg.Switch(sg.Gaussian(0.1), sg.Gaussian(0.4), share=0.8), sg.Switch(sg.Gaussian(1.0), sg.Unrelated(0.0, 9.0))
+        ),
+        1.9,
+    ),
     "a tree": (sg.Switch(sg.Switch(sg.Gaussian(0.1), sg.Gaussian(0.3)), sg.Unrelated(0.0, 4.0)), 1.0),
 }
-CONTINUOUS = ["Twinned", "Ignorant", "TwoExperts", "TwoProcesses", "Triplet", "heavy tails", "a tree"]
+CONTINUOUS = ["Twinned", "Ignorant", "TwoExperts", "TwoProcesses", "Triplet", "heavy tails", "a tree", "compound"]
+CONTINUOUS += ["gates on both sides"]
 MEAN, VARIANCE = np.array([0.4, -0.3, 0.7]), np.array([0.9, 0.6, 1.2])
 
 

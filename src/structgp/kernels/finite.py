@@ -14,12 +14,14 @@ from ..parameters.supports import positive
 from ..parameters.tree import parameter, show
 from .algebra import Kernel
 from .metrics import Metric
+from .outputs import OutputColumn, outputs_of
 from .stationary import HalfIntegerMatern, SquaredExponential
 
 FEW = 3  # rows that are shown one by one
 
 
-def _rows(given: Any) -> Any:
+def rows_of_numbers(given: Any) -> Any:
+    """Places that a kernel holds, checked."""
     if isinstance(given, jax.Array):
         return given
     rows = np.asarray(given, dtype=float)
@@ -28,11 +30,13 @@ def _rows(given: Any) -> Any:
     return rows
 
 
-def _shown(rows: Any, what: str) -> str:
+def shown_rows(rows: Any, what: str) -> str:
+    """Places as they are shown: one by one while they are few."""
     return show(rows) if len(rows) <= FEW else f"<{len(rows)} {what}>"
 
 
-def _check_columns(kernel: Any, rows: Any, x: Point) -> None:
+def check_columns_of_rows(kernel: Any, rows: Any, x: Point) -> None:
+    """Refuse inputs that have other columns than the places."""
     if rows.shape[1] != x.shape[-1]:
         raise ValueError(
             f"{type(kernel).__name__} has places of {rows.shape[1]} columns, but the inputs have {x.shape[-1]}: give rows of X"
@@ -43,11 +47,12 @@ class DiscreteConvolution(Kernel):
     """f(x) = Σ_j a_j κ(x, c_j) with weights a_j ~ N(0, variance), for centres c_j: one variance for all, or one for each.
 
     With one variance it is a discrete process convolution, white noise at a few places seen through the bump κ; with one for
-    each the model of relevance vectors. Far from all centres such an f is zero, and is said to be known there: `augmented`.
+    each the model of relevance vectors. With a kernel of several outputs every centre is at one of them. Far from all centres
+    such an f is zero, and is said to be known there: `augmented`.
     """
 
     kernel: Kernel
-    centres: Any = eqx.field(converter=_rows)
+    centres: Any = eqx.field(converter=rows_of_numbers)
     variance: Numbers = parameter(1.0, positive)
 
     def __check_init__(self) -> None:
@@ -58,12 +63,17 @@ class DiscreteConvolution(Kernel):
             )
 
     def between(self, x: Point, z: Point) -> Scalar:
-        _check_columns(self, self.centres, x)
+        check_columns_of_rows(self, self.centres, x)
         bumps = lambda at: jax.vmap(lambda centre: self.kernel.between(at, centre))(jnp.asarray(self.centres))
         return jnp.sum(self.variance * bumps(x) * bumps(z))
 
     def __repr__(self) -> str:
-        return f"DiscreteConvolution({self.kernel!r}, {_shown(self.centres, 'centres')}, variance={show(self.variance)})"
+        return f"DiscreteConvolution({self.kernel!r}, {shown_rows(self.centres, 'centres')}, variance={show(self.variance)})"
+
+
+@outputs_of.register
+def _(kernel: DiscreteConvolution) -> OutputColumn | None:
+    return outputs_of(kernel.kernel)
 
 
 class FourierFeatures(Kernel):
@@ -72,12 +82,12 @@ class FourierFeatures(Kernel):
     ``FourierFeatures.of(Matern52(2.0), 200, columns=3)`` draws them from the spectrum of a kernel, which it then stands for.
     """
 
-    frequencies: Any = eqx.field(converter=_rows)
+    frequencies: Any = eqx.field(converter=rows_of_numbers)
     lengthscale: Numbers = parameter(1.0, positive)
     variance: Numbers = parameter(1.0, positive)
 
     def between(self, x: Point, z: Point) -> Scalar:
-        _check_columns(self, self.frequencies, x)
+        check_columns_of_rows(self, self.frequencies, x)
         return self.variance * jnp.mean(jnp.cos(jnp.asarray(self.frequencies) @ ((x - z) / self.lengthscale)))
 
     @classmethod
@@ -98,4 +108,4 @@ class FourierFeatures(Kernel):
 
     def __repr__(self) -> str:
         size = f"lengthscale={show(self.lengthscale)}, variance={show(self.variance)}"
-        return f"FourierFeatures({_shown(self.frequencies, 'waves')}, {size})"
+        return f"FourierFeatures({shown_rows(self.frequencies, 'waves')}, {size})"

@@ -16,6 +16,7 @@ from ..inputs.rows import in_few_sizes
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
 from ..kernels.filters import FIR, SOURCES, Filters, PoleFilters
+from ..kernels.gibbs import Gibbs
 from ..kernels.independent import IndependentKernels
 from ..kernels.induced import Induced
 from ..kernels.metrics import Metric
@@ -299,6 +300,12 @@ def _lengthscale(lengthscale: Any, scales: np.ndarray) -> Any:
 @suggest.register(ProductMatern)
 def _(kernel: Radial | ProductMatern, scales: np.ndarray, variance: float) -> Kernel:
     return kernel.replace(lengthscale=_lengthscale(kernel.lengthscale, scales), variance=variance)
+
+
+@suggest.register
+def _(kernel: Gibbs, scales: np.ndarray, variance: float) -> Kernel:
+    each = scales if np.ndim(kernel.lengthscale) == 2 else np.exp(np.mean(np.log(scales)))
+    return kernel.replace(lengthscale=np.broadcast_to(each, np.shape(kernel.lengthscale)), variance=variance)
 
 
 @suggest.register
