@@ -3,13 +3,14 @@
 from study.registry import Case, Experiment, Found, Quantity
 
 GOOD = ("better", "reached", "shown")
+UNDECIDED = "undecided"
 UNTOLD = ("smaller", "larger")  # of which a source says nothing
 
 
 def verdict(quantity: Quantity, found: Found | None) -> str:
     """Against the source: better, reached or not reached; shown or not shown; not run; empty where it says nothing.
 
-    Two standard errors of ours, where several repeats were made, are no difference either.
+    Undecided is what lies behind by more than makes a difference, but by less than two standard errors of its mean.
     """
     if found is None:
         return "not run"
@@ -21,10 +22,17 @@ def verdict(quantity: Quantity, found: Found | None) -> str:
     if isinstance(published, str):
         return "shown" if _claimed(quantity, found) else "not shown"
     if quantity.sense == "near":
-        return "reached" if abs(ours - published) <= max(quantity.within, 2 * (found.error or 0.0)) else "not reached"
-    margin = max(quantity.within * abs(published), 2 * (found.error or 0.0))
+        return _sided(quantity.within - abs(ours - published), 0.0, found, ("reached", "reached", "not reached"))
     gain = published - ours if quantity.sense == "less" else ours - published
-    return "better" if gain > margin else "reached" if gain >= -margin else "not reached"
+    return _sided(gain, quantity.within * abs(published), found, ("better", "reached", "not reached"))
+
+
+def _sided(gain: float, margin: float, found: Found, words: tuple[str, str, str]) -> str:
+    """A gain beyond the margin and beyond chance, none, or a loss; undecided where only chance stands before a loss."""
+    above, level, below = words
+    if gain >= -margin:
+        return above if gain > max(margin, 2 * (found.error or 0.0)) else level
+    return UNDECIDED if gain >= -2 * (found.error or 0.0) else below
 
 
 def _claimed(quantity: Quantity, found: Found) -> bool:
@@ -38,14 +46,13 @@ def _claimed(quantity: Quantity, found: Found) -> bool:
 
 
 def beside(quantity: Quantity, found: Found | None) -> str:
-    """Against the baseline: ahead, level or behind; empty where there is none or nothing is better than another."""
+    """Against the baseline: ahead, level, behind or undecided; empty where there is none or nothing is better than another."""
     if found is None or quantity.sense not in ("less", "more", *UNTOLD) or not isinstance(found.baseline, int | float):
         return ""
     if found.ours != found.ours or found.baseline != found.baseline:
         return ""
-    margin = max(quantity.within * abs(found.baseline), 2 * (found.error or 0.0))
     gain = found.baseline - found.ours if quantity.sense in ("less", "smaller") else found.ours - found.baseline
-    return "ahead" if gain > margin else "level" if gain >= -margin else "behind"
+    return _sided(gain, quantity.within * abs(found.baseline), found, ("ahead", "level", "behind"))
 
 
 def counts(experiment: Experiment, results: dict[str, dict[str, Found]]) -> tuple[int, int, int]:
@@ -82,4 +89,4 @@ def duration(minutes: float) -> str:
 
 def unmet(case: Case, found: dict[str, Found]) -> list[Quantity]:
     """Quantities that were found and fall short."""
-    return [q for q in case.quantities if q.name in found and verdict(q, found[q.name]) not in (*GOOD, "")]
+    return [q for q in case.quantities if q.name in found and verdict(q, found[q.name]) not in (*GOOD, UNDECIDED, "")]

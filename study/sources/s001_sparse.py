@@ -293,6 +293,9 @@ MINUTES_2_1 = {
 }
 
 
+FOLDS = "few folds, and not the source's ten: an error of 0.1 on 1,000 rows has a standard error of 0.01, on 75 rows of 0.035"
+
+
 def folder_of(name: str) -> str:
     return {"synth": "ripley_synth", "crabs": "crabs"}.get(name, f"raetsch_{name}")
 
@@ -307,11 +310,11 @@ def folder_of(name: str) -> str:
     cases={
         name: Case(
             (
-                less("error, dense", GPC[name][0], "GPC"),
-                less("−log p, dense", GPC[name][1], "GPC"),
-                less(f"error, {SEED[folder_of(name)]} inputs", error, "SPGPC"),
-                less(f"−log p, {SEED[folder_of(name)]} inputs", log, "SPGPC"),
-                less("error, dense, beside the source's SVM", vectors, "SVM"),
+                less("error, dense", GPC[name][0], "GPC", why=FOLDS),
+                less("−log p, dense", GPC[name][1], "GPC", why=FOLDS),
+                less(f"error, {SEED[folder_of(name)]} inputs", error, "SPGPC", why=FOLDS),
+                less(f"−log p, {SEED[folder_of(name)]} inputs", log, "SPGPC", why=FOLDS),
+                less("error, dense, beside the source's SVM", vectors, "SVM", why=FOLDS),
                 smaller("error, dense, beside boosting"),
             ),
             minutes=MINUTES_2_1.get(name, 2),
