@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any
 
@@ -43,8 +44,10 @@ from ..posterior import Model
 from ..structure.dense import typical_variance
 from ..structure.low_rank import LowRank
 from .account import Learning
+from .believe import WeakBeliefs
 from .climb import PATIENCE, climb
 from .clock import NEVER, Deadline
+from .density import Density
 from .evidence import evidence_objective
 from .initialise import limits_of, units_of
 from .maximise import maximise
@@ -72,12 +75,40 @@ def maximise_through_inputs(
     *,
     objective: Objective | None = None,
     deadline: Deadline = NEVER,
+    others: Sequence[Any] = (),
     **options: Any,
 ) -> tuple[Any, Learning]:
     """The model with the parameters, inducing inputs among them, that make the data most probable, and how they were found."""
     if objective is not None:  # sites are found anew at every step: one climb of all that is learned
-        return maximise(model, inputs, data, offer, objective=objective, deadline=deadline, **options)
-    return _Stages(model, inputs, data, offer, deadline, options).run()
+        return maximise(model, inputs, data, offer, objective=objective, deadline=deadline, others=others, **options)
+    return _Stages(model, inputs, data, offer, deadline, options).run(others)
+
+
+@double_precision
+def climb_with_inputs_held(
+    model: Any,
+    inputs: Any,
+    data: Data,
+    offer: Offer,
+    *,
+    objective: Objective | None = None,
+    beliefs: WeakBeliefs | None = None,
+    deadline: Deadline = NEVER,
+    max_evaluations: int,
+    seed: Any = 0,
+    progress: Any = False,
+    **_: Any,
+) -> tuple[Any, Learning]:
+    """The model at the highest density of its parameters that a climb from where it is reaches: what is averaged around."""
+    count, began = max(int(np.sum(data.seen)) * data.y.shape[1], 1), time.perf_counter()
+    if objective is None:
+        objective = evidence_objective(model, inputs, data, offer.engine)
+        objective = objective if beliefs is None else Density(objective, beliefs)
+    X = np.asarray(inputs.points)
+    options: dict[str, Any] = {"restarts": 0, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
+    options |= {"deadline": deadline, "units": units_of(model, X, data), "limits": limits_of(model, X, data)}
+    with lapack_threads(offer.cost.rows if offer.cost else 0):
+        return climb(model, objective, [free_vector(model)], count, began, **options)
 
 
 @double_precision
@@ -119,12 +150,14 @@ class _Stages:
         self.inputs = as_inputs(np.asarray(self.inputs.points)[rows])
         self.data = jax.tree.map(lambda values: np.asarray(values)[rows] if np.ndim(values) else values, self.data)
 
-    def run(self) -> tuple[Any, Learning]:
-        """All stages."""
+    def run(self, others: Sequence[Any]) -> tuple[Any, Learning]:
+        """All stages; climbs begin at one of some other models where that is more probable."""
         self._glimpse()
         if self.engine.place:
             self._place()
         self.model = _profiled(self.model, self.X, self.data)
+        if others:
+            self.model = max([self.model, *others], key=self._evidence)
         learning = None if self._worth_moving(CLEARLY) else self._climb(HELD, self._held())
         if self.engine.place and learning is not None:
             learning = self._place_again(learning)
@@ -184,13 +217,16 @@ class _Stages:
         """The inducing inputs at the lengthscales that were learned, if the evidence agrees."""
         before = self.model
         self._place()
-        held = self._held()
-        value = evidence_objective(held, self.inputs, self.data, self.engine)(free_vector(held))[0]
-        self.left, self.evaluations = self.left - 1, self.evaluations + 1
+        value = self._evidence(self.model)
         if not value > learning.objective:
             self.model = before
             return learning
         return dataclasses.replace(learning, objective=value)
+
+    def _evidence(self, model: Any) -> float:
+        held = model.freeze(*self.places) if self.places else model
+        self.left, self.evaluations = self.left - 1, self.evaluations + 1
+        return evidence_objective(held, self.inputs, self.data, self.engine)(free_vector(held))[0]
 
     def _worth_moving(self, each: float) -> bool:
         """Whether the inducing inputs are moved: they leave out so many nats for each observation, or it is asked for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -21,7 +21,7 @@ from ..inputs.parts import sources_of
 from ..kernels.algebra import Kernel
 from ..kernels.independent import IndependentKernels
 from ..kernels.outputs import outputs_of
-from ..learn.account import INTERRUPTED, warn_if_pressed
+from ..learn.account import INTERRUPTED, Learning, warn_if_pressed
 from ..learn.average import average
 from ..learn.believe import believe
 from ..learn.blocks import block_start
@@ -29,7 +29,7 @@ from ..learn.clock import OUT_OF_TIME, Deadline
 from ..learn.density import Density
 from ..learn.em import maximise_by_em
 from ..learn.evidence import objective_at
-from ..learn.inducing import maximise_through_inputs
+from ..learn.inducing import climb_with_inputs_held, maximise_through_inputs
 from ..learn.initialise import suggested
 from ..learn.maximise import maximise
 from ..learn.objective import Objective
@@ -40,7 +40,7 @@ from ..likelihoods.base import Likelihood
 from ..likelihoods.gaussian import Gaussian
 from ..linalg.dense.cholesky import lapack_threads
 from ..means import Mean, as_mean
-from ..parameters.tree import Parametrised, free_vector
+from ..parameters.tree import Parametrised, free_vector, learned_leaves, leaves, named_values, with_values
 from ..structure.kronecker import all_factors
 from .batches import STEPS, fit_batches
 from .conditioning import check_inputs, compiled_ahead, condition, rule_for
@@ -91,12 +91,31 @@ def _in_time(averaging: Averaging, chosen: Plan, free: int, learning: Any, deadl
 
 def _decided(gp: Any, chosen: Plan, seen: int, parameters: Any, method: str = "evidence") -> tuple[Averaging | None, Plan]:
     """How parameters are averaged over, and the plan that knows of it."""
-    free = len(free_vector(gp))
-    averaging, why = choose(parameters, seen, free, chosen.engine.learner if method == "evidence" else method)
+    inputs = _learned_inputs(gp)
+    free = sum(leaf.free_size for leaf in learned_leaves(gp) if leaf.path not in inputs)
+    averaging, why = choose(parameters, seen, free, method)
     if averaging is None:
         return None, dataclasses.replace(chosen, parameters=why)
     evaluations = chosen.evaluations + averaging.evaluations(free)
     return averaging, dataclasses.replace(chosen, parameters=why, members=averaging.count, evaluations=evaluations)
+
+
+def _learned_inputs(gp: Any) -> list[str]:
+    """The paths of inducing inputs that are learned: they say where f is looked at, and nobody believes anything of them."""
+    return [leaf.path for leaf in learned_leaves(gp) if leaf.path.endswith(".inputs")]
+
+
+def _of_this_form(gp: Any, given: Sequence[Any], approximated: Callable[[Any], Any]) -> list[Any]:
+    """Models to begin at as well, as the model with their values."""
+    moved = {leaf.path for leaf in leaves(gp) if leaf.path.endswith(".inputs")} | {leaf.path for leaf in learned_leaves(gp)}
+    found = []
+    shapes = lambda model: {leaf.path: np.shape(leaf.value) for leaf in leaves(model)}
+    for number, start in enumerate(given):
+        model = approximated(start) if isinstance(start, GP) else start
+        if not isinstance(model, GP) or shapes(model) != shapes(gp):
+            raise ValueError(f"starts[{number}] is {start!r}, which has not the parameters of {gp!r}: give models of its form")
+        found.append(with_values(gp, {path: value for path, value in named_values(model).items() if path in moved}))
+    return found
 
 
 class GP(Parametrised):
@@ -272,9 +291,17 @@ class GP(Parametrised):
             "deadline": deadline,
         }
         rotations = check_rotations(rotations)
+        approximation = asked_for(approximate, structure)[1]
+        plain = approximation is None or approximation.needless(inputs)
+        starts = _of_this_form(gp, starts, lambda start: start if plain else approximation.applied(start, inputs, data))
         chosen = dataclasses.replace(chosen, evaluations=evaluations_for(gp, inputs, data, options["restarts"]))
         averaging, chosen = _decided(gp, chosen, _observations(data), parameters, method)
         chosen.announce("learning", chosen.evaluations, progress)
+        learn = OWN.get(chosen.engine.learner, LEARNERS[method]) if method == "evidence" else LEARNERS[method]
+        first = None
+        if averaging is not None and learn is maximise_through_inputs and (rule is None or _learned_inputs(gp)):
+            gp, first = self._with_inputs_held(gp, inputs, data, chosen, rule, {**options, "others": starts})
+            learn, starts = climb_with_inputs_held, ()
         sites = gradient = None
         if rule is not None:
             sites = SiteEvidence(gp, inputs, data, chosen.engine, rule)
@@ -290,7 +317,7 @@ class GP(Parametrised):
         if over is not None:
             options["over"] = climbers(over, method, chosen.engine.learner, rule)
         if starts:
-            options["others"] = list(starts)
+            options["others"] = starts
         if rotations:
             start = suggested(gp, np.asarray(inputs.points), data)
             if isinstance(rotations, str):
@@ -303,9 +330,11 @@ class GP(Parametrised):
             if sites is not None and method == "evidence" and chosen.engine.learner == "evidence":
                 without = block_start(gp, inputs, data, options["objective"], sites, deadline)
                 options["others"] = options.get("others", []) + without
-            learn = OWN.get(chosen.engine.learner, LEARNERS[method]) if method == "evidence" else LEARNERS[method]
             learned, learning = learn(gp, inputs, data, chosen.chosen, **options)
             found = None if sites is None else sites.sites(free_vector(learned))
+        if first is not None:
+            evaluations, seconds = learning.evaluations + first.evaluations, learning.seconds + first.seconds
+            learning = dataclasses.replace(learning, evaluations=evaluations, seconds=seconds)
         warn_if_pressed(learning, stacklevel=4)
         chosen = chosen.tuned(learned, inputs, data)
         if averaging is not None and isinstance(parameters, str) and parameters == "auto":
@@ -448,6 +477,18 @@ class GP(Parametrised):
     def __repr__(self) -> str:
         mean = "" if type(self.mean).__name__ == "ZeroMean" else f", mean={self.mean!r}"
         return f"GP({self.kernel!r}, likelihood={self.likelihood!r}{mean})"
+
+    @staticmethod
+    def _with_inputs_held(
+        gp: GP, inputs: Inputs, data: Data, chosen: Plan, rule: Any, options: dict[str, Any]
+    ) -> tuple[GP, Learning]:
+        """The model with the best inducing inputs, which are held from then on, and how they were found."""
+        if rule is not None:
+            options = options | {"objective": Objective(gp, SiteEvidence(gp, inputs, data, chosen.engine, rule))}
+        with lapack_threads(chosen.rows):
+            learned, learning = maximise_through_inputs(gp, inputs, data, chosen.chosen, **options)
+        own = _learned_inputs(gp)
+        return learned.freeze(*own) if own else learned, learning
 
     def _planned(
         self, inputs: Inputs, structure: str, approximate: Any, data: Data | None, rule: Any = None

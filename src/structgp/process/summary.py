@@ -52,7 +52,7 @@ def interval_table(believed: Sequence[Any], gp: Any, beliefs: WeakBeliefs) -> li
     width = max(len(row[0]) for row in rows)
     lines = [f"{name:<{width}}  {low:>10}  {middle:>10}  {high:>10}  {note}".rstrip() for name, low, middle, high, note in rows]
     others = [leaf for leaf in leaves(gp) if leaf.fixed or leaf.follows]
-    kept = [f"{leaf.path}  {np.array2string(np.asarray(leaf.value), precision=4)}  {_remark(leaf, None)}" for leaf in others]
+    kept = [f"{leaf.path}  {_shown(np.asarray(leaf.value))}  {_remark(leaf, None)}" for leaf in others]
     return lines + kept
 
 
