@@ -86,6 +86,7 @@ KERNELS = {
     "SquaredExponential-ARD": (sg.SquaredExponential([0.7, 1.9], 1.3), 2),
     "SquaredExponential-Cholesky": (sg.SquaredExponential(sg.CholeskyMetric([1.2, 0.6], [0.4]), 1.3), 2),
     "SquaredExponential-Givens": (sg.SquaredExponential(sg.GivensMetric([0.7, 1.9], [0.6]), 1.3), 2),
+    "SquaredExponential-Group": (sg.SquaredExponential(sg.GroupMetric([0.9], (0, 0)), 1.3), 2),
     "SquaredExponential-Factor": (sg.SquaredExponential(sg.FactorMetric([[0.5], [-0.8]], [1.4, 2.1]), 1.3), 2),
     "RationalQuadratic": (sg.RationalQuadratic(0.8, 1.2, 1.7), 2),
     "GammaExponential": (sg.GammaExponential(0.9, 1.1, 1.4), 1),

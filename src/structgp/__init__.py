@@ -49,7 +49,7 @@ _WHERE = {
         "Uniform",
     ],
     "kernels.algebra": ["Kernel", "Product", "Scaled", "Sum", "combine", "shares"],
-    "kernels.metrics": ["CholeskyMetric", "FactorMetric", "GivensMetric", "orthonormalise", "random_rotation"],
+    "kernels.metrics": ["CholeskyMetric", "FactorMetric", "GivensMetric", "GroupMetric", "orthonormalise", "random_rotation"],
     "kernels.stationary": [
         "GammaExponential",
         "Matern",

@@ -6,6 +6,7 @@ Give one in place of a lengthscale: ``Matern52(lengthscale=FactorMetric(...))``.
 - `GivensMetric`: Σ = V diag(ℓ)⁻² Vᵀ with V a product of plane rotations, in the order (1,2), (1,3), …, (D−1,D). Angles that
   are uniform do not make V uniform over the rotations when D ≥ 3; `random_rotation` draws from the uniform (Haar) law.
 - `FactorMetric`: Σ = ΛΛᵀ + diag(ℓ)⁻², D(k+1) numbers.
+- `GroupMetric`: Σ = diag(ℓ)⁻² with one ℓ for all columns of a group, such as the indicators of what a column holds.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import abc
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
@@ -40,6 +42,10 @@ class Metric(Parametrised):
     @abc.abstractmethod
     def dimension(self) -> int:
         """The number of input columns."""
+
+    def suggested(self, scales: np.ndarray) -> Metric:
+        """The metric for columns with these scales; most start as they are given."""
+        return self
 
 
 class CholeskyMetric(Metric):
@@ -117,6 +123,32 @@ class FactorMetric(Metric):
 
     def embed(self, x: Numbers) -> Numbers:
         return jnp.concatenate([x / self.lengthscales, x @ self.loadings], axis=-1)
+
+
+class GroupMetric(Metric):
+    """One lengthscale for all columns of a group: column d is measured in ``lengthscales[groups[d]]``."""
+
+    lengthscales: Numbers = parameter((1.0, 1.0), positive)
+    groups: tuple[int, ...] = eqx.field(static=True, default=(0, 1), converter=lambda groups: tuple(int(g) for g in groups))
+
+    def __check_init__(self) -> None:
+        if np.ndim(self.lengthscales) != 1 or set(self.groups) != set(range(len(self.lengthscales))):
+            raise ValueError(
+                f"GroupMetric needs a lengthscale for each group, which are counted from 0: got groups {sorted(set(self.groups))} "
+                f"and lengthscales of shape {np.shape(self.lengthscales)}"
+            )
+
+    @property
+    def dimension(self) -> int:
+        return len(self.groups)
+
+    def embed(self, x: Numbers) -> Numbers:
+        return x / jnp.asarray(self.lengthscales)[np.array(self.groups)]
+
+    def suggested(self, scales: np.ndarray) -> GroupMetric:
+        """Columns of a group are as far apart as one with all of their variance; there are as many columns as groups."""
+        squares = np.bincount(self.groups, scales**2)
+        return self.replace(lengthscales=np.sqrt(squares * len(squares) / len(scales)))
 
 
 def orthonormalise(matrix: Any) -> np.ndarray:

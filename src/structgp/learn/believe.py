@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..inputs.observations import Data
+from ..kernels.metrics import GroupMetric
 from ..kernels.nonstationary import IntegratedWiener, Spline, Wiener
 from ..kernels.oscillating import Cosine, DampedOscillator, Periodic
 from ..kernels.stationary import ProductMatern, Radial
@@ -221,6 +222,11 @@ def widths(node: Any) -> dict[str, tuple[float, float]]:
 @widths.register(ProductMatern)
 def _(kernel: Radial | ProductMatern) -> dict[str, tuple[float, float]]:
     return {"lengthscale": (LONGER, TERM), "variance": (0.0, TERM)}
+
+
+@widths.register
+def _(metric: GroupMetric) -> dict[str, tuple[float, float]]:
+    return {"lengthscales": (LONGER, TERM)}
 
 
 @widths.register(Cosine)

@@ -292,7 +292,7 @@ def suggest(kernel: Kernel, scales: np.ndarray, variance: float) -> Kernel:
 
 def _lengthscale(lengthscale: Any, scales: np.ndarray) -> Any:
     if isinstance(lengthscale, Metric):
-        return lengthscale
+        return lengthscale.suggested(scales)
     return scales if np.ndim(lengthscale) else float(np.exp(np.mean(np.log(scales))))
 
 

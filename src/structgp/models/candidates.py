@@ -23,6 +23,7 @@ from ..engines.neighbours import Neighbours, cost_of_neighbours
 from ..engines.plan import Plan, evaluations_of
 from ..inputs.layouts import as_inputs
 from ..inputs.observations import read_observations
+from ..kernels.metrics import GroupMetric
 from ..kernels.stationary import Matern52, SquaredExponential
 from ..learn.clock import Deadline
 from ..learn.inducing import SEEN, go_on_through_inputs
@@ -129,13 +130,22 @@ def affordable_rows(columns: int, task: str, classes: int = 0, seconds: float = 
 
 
 def for_many_rows(
-    task: str, shape: tuple[int, int], likelihood: Likelihood, classes: int, seed: int, limits: Limits
+    task: str,
+    shape: tuple[int, int],
+    likelihood: Likelihood,
+    classes: int,
+    seed: int,
+    limits: Limits,
+    groups: tuple[int, ...] = (),
 ) -> dict[str, Candidate]:
-    """All that can take many rows of a table of this shape, by the structure that asks for it, the simpler first."""
+    """All that can take many rows of a table of this shape, by the structure that asks for it, the simpler first.
+
+    Columns of one of the `groups` share a lengthscale; with none each has its own.
+    """
     additive, projections = sums(task, shape, likelihood, classes, seed, limits).items()
     D = shape[1]
     if task != "regression":
-        inducing = by_class(_inducing_labels(shape, likelihood, task, functions_of(classes), seed, limits), classes)
+        inducing = by_class(_inducing_labels(shape, likelihood, task, functions_of(classes), seed, limits, groups), classes)
         return dict([additive, ("inducing", inducing), projections])
     sparse = {"inducing": _inducing(shape, limits)}
     if 1 < D <= MOST_COLUMNS:
@@ -213,14 +223,22 @@ def _approximately(
 
 
 def _inducing_labels(
-    shape: tuple[int, int], likelihood: Likelihood, task: str, functions: int, seed: int, limits: Limits
+    shape: tuple[int, int],
+    likelihood: Likelihood,
+    task: str,
+    functions: int,
+    seed: int,
+    limits: Limits,
+    groups: tuple[int, ...],
 ) -> Candidate:
     """One function of all columns behind labels or counts: learned exactly from some rows, it then sees all of them.
 
     Sites that are found anew for each evaluation make learning from all rows long, and it tells little more.
     """
     N, D = shape
-    lengthscales: Any = learned(np.full(D, np.sqrt(D)), prior=Alike()) if D > 1 else 1.0
+    each = max(groups) + 1 if groups else D
+    lengthscales: Any = learned(np.full(each, np.sqrt(each)), prior=Alike()) if each > 1 else 1.0
+    lengthscales = GroupMetric(lengthscales, groups) if groups else lengthscales
     gp = GP(SquaredExponential(lengthscales, learned(4.0, prior=LogNormal(np.log(4.0), 2.0))), likelihood, ConstantMean())
     cost = cost_of_inputs(N, INDUCING, D)
     giving = reference().seconds(cost.searching(cost.condition).condition)

@@ -79,14 +79,15 @@ def of_many_rows(
     classes: int = 0,
     link: str = "probit",
     seconds: float | None = SECONDS,
+    groups: tuple[int, ...] = (),
 ) -> tuple[Any, Plan]:
     """The best of all that can take so many rows, given numbers, or labels 0, …, classes − 1, or the one asked for.
 
-    The plan says how each of them did, and how long it took.
+    Columns of one of the `groups` stand for one, with one lengthscale. The plan says how each of them did, and how long it took.
     """
     task = "classification" if classes else "regression"
     y, limits = y.astype(float), SEARCH if seconds is None else SEARCH._replace(seconds=SEARCHING * seconds)
-    candidates = for_many_rows(task, X.shape, Bernoulli(link), classes, seed, limits)
+    candidates = for_many_rows(task, X.shape, Bernoulli(link), classes, seed, limits, groups)
     if structure != "auto":
         fitted = candidates[structure].fit(X, y, None, Deadline.after(seconds))
         return fitted, Plan((_offer(Attempt(structure, candidates[structure]), fitted, X, classes),))

@@ -11,12 +11,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..engines.approximation import of_structure
 from ..kernels.independent import kernels_of
+from ..kernels.metrics import GroupMetric
 from ..kernels.nonstationary import Constant
 from ..kernels.stationary import Matern52, SquaredExponential
 from ..likelihoods.categories import Categorical
 from ..likelihoods.labels import Bernoulli
 from ..means import ConstantMean
 from ..models.choose import of_many_rows
+from ..models.codes import Codes
 from ..models.labels import NormalScores
 from ..models.one_against_rest import OneAgainstRest
 from ..parameters.priors import Alike, LogNormal
@@ -37,9 +39,10 @@ class GPClassifier(ClassifierMixin, Learner):
     ----------
     kernel : Kernel, default None
         What is believed of the function. None standardises the columns of X, of more than 1000 rows by their normal scores
-        (so that skewed columns cost nothing), and takes `SquaredExponential` with a lengthscale for each column, which stay
-        alike unless the data say otherwise, and a constant; `Matern52` in place of it when X has one column, whose cost is
-        linear.
+        (so that skewed columns cost nothing), takes columns of three to eight values for codes (an indicator for each value,
+        one lengthscale for all of them) where labels are clearly more probable so, and takes `SquaredExponential` with a
+        lengthscale for each column, which stay alike unless the data say otherwise, and a constant; `Matern52` in place of it
+        when X has one column, whose cost is linear.
     link : {"probit", "logit"}, default "probit"
         How a function becomes a probability, except in a softmax.
     multi_class : {"one-against-rest", "softmax"}, default "one-against-rest"
@@ -88,6 +91,7 @@ class GPClassifier(ClassifierMixin, Learner):
     multi_class: str = "one-against-rest"
     inference: str | None = None
     _scores: NormalScores | None = dataclasses.field(default=None, init=False)  # of the columns, where there are many rows
+    _codes: Codes | None = dataclasses.field(default=None, init=False)  # among them, where labels are more probable with these
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows X and labels y."""
@@ -98,10 +102,14 @@ class GPClassifier(ClassifierMixin, Learner):
         self.classes_ = classes
         self._scores = NormalScores.of(X) if self.kernel is None and len(X) > SCORED and X.shape[1] > 1 else None
         self._units = units_of_columns(self._scored(X)) if self.kernel is None else (np.zeros(1), np.ones(1))
+        self._codes = None
+        if self.kernel is None and X.shape[1] > 1:
+            self._codes = Codes.of(X, self._standardised(X), codes)
         plain = self.kernel is None and self.inference in (None, "laplace") and self.learn and X.shape[1] > 1
         if self._without_matrix(X, plain, "classification", len(classes)):
-            rows, link = self._standardised(X), self.link
-            self._keep(*of_many_rows(rows, codes, self.structure, self._seed(), len(classes), link, self.seconds))
+            rows, groups = self._standardised(X), () if self._codes is None else self._codes.groups
+            how = (self.structure, self._seed(), len(classes), self.link, self.seconds, groups)
+            self._keep(*of_many_rows(rows, codes, *how))
             return self
         several = len(self.classes_) > 2
         if several and self.multi_class == "one-against-rest":
@@ -141,7 +149,8 @@ class GPClassifier(ClassifierMixin, Learner):
 
     def _standardised(self, X: np.ndarray) -> np.ndarray:
         center, scale = self._units
-        return (self._scored(X) - center) / scale
+        Z = (self._scored(X) - center) / scale
+        return Z if self._codes is None else self._codes(X, Z)
 
     def _scored(self, X: np.ndarray) -> np.ndarray:
         return X if self._scores is None else self._scores(X)
@@ -150,9 +159,8 @@ class GPClassifier(ClassifierMixin, Learner):
         if self.kernel is not None:
             return self.kernel
         D = self.n_features_in_
+        alike: Any = learned(np.full(D, np.sqrt(D)), prior=Alike()) if D > 1 else 1.0
+        alike = alike if self._codes is None else GroupMetric(alike, self._codes.groups)
         if self._level() is not None:
-            alike = learned(np.full(D, np.sqrt(D)), prior=Alike()) if D > 1 else 1.0
             return SquaredExponential(alike, learned(4.0, prior=LogNormal(np.log(4.0), 2.0)))
-        if D == 1:
-            return Matern52(variance=4.0) + Constant()
-        return SquaredExponential(learned(np.full(D, np.sqrt(D)), prior=Alike()), 4.0) + Constant()
+        return (Matern52(variance=4.0) if D == 1 else SquaredExponential(alike, 4.0)) + Constant()
