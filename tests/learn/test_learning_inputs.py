@@ -8,6 +8,7 @@ from structgp.inputs.layouts import as_inputs
 from structgp.inputs.observations import read_observations
 from structgp.learn import inducing
 from structgp.learn.clock import NEVER
+from structgp.parameters.tree import learned_leaves
 
 RNG = np.random.default_rng(11)
 X = RNG.uniform(-2, 2, (160, 2))
@@ -106,3 +107,32 @@ def test_a_subset_is_exact_for_its_rows_and_says_so():
     assert np.isclose(fitted.log_evidence, again.log_evidence)
     with pytest.raises(ValueError, match="method='subset' takes a number of rows"):
         sg.Inducing(X[:5], "subset")
+
+
+def test_averages_through_all_rows_are_those_of_the_whole_matrix():
+    gp, places = sg.GP(sg.SquaredExponential(1.0)), X[:20]
+    exact = gp.fit(places, Y[:20], parameters="laplace", restarts=0, structure="dense")
+    found = gp.fit(places, Y[:20], parameters="laplace", restarts=0, approximate=sg.Inducing(places))
+    assert isinstance(found, sg.FittedMixture) and len(found.weights) == len(exact.weights)
+    assert found.evidence.log == pytest.approx(exact.evidence.log, abs=1e-3)
+    np.testing.assert_allclose(found.predict(NEW).mean, exact.predict(NEW).mean, atol=1e-4)
+
+
+@pytest.mark.averaged
+def test_inducing_inputs_are_held_at_their_best_where_parameters_are_averaged_over():
+    gp = sg.GP(sg.SquaredExponential(1.0))
+    found = gp.fit(X[:40], Y[:40], parameters="auto", restarts=0, approximate=sg.Inducing(6))
+    assert isinstance(found, sg.FittedMixture)
+    assert sum(leaf.free_size for leaf in learned_leaves(found.gp)) == len(found.parameters()) == 3
+    inputs = [member.kernel.inputs for member in found.members]
+    assert all(np.array_equal(one, found.kernel.inputs) for one in inputs)
+    assert "6 inducing inputs" in found.summary()
+
+
+def test_learning_begins_at_other_models_where_these_are_more_probable():
+    gp, options = sg.GP(sg.SquaredExponential(1.0)), {"parameters": "best", "approximate": sg.Inducing(8)}
+    best = gp.fit(X, Y, restarts=0, **options)
+    again = gp.fit(X, Y, restarts=0, starts=(best.gp, gp), max_evaluations=1, **options)
+    assert again.learning.objective >= best.learning.objective - 0.05
+    with pytest.raises(ValueError, match=r"starts\[1\] is GP\(Matern32.* which has not the parameters of GP\(Induced"):
+        gp.fit(X, Y, starts=(best.gp, sg.GP(sg.Matern32([1.0, 1.0]))), **options)

@@ -106,7 +106,7 @@ def climb_with_inputs_held(
         objective = objective if beliefs is None else Density(objective, beliefs)
     X = np.asarray(inputs.points)
     options: dict[str, Any] = {"restarts": 0, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
-    options |= {"deadline": deadline, "units": units_of(model, X, data), "limits": limits_of(model, X, data)}
+    options |= {"deadline": deadline, "units": units_of(model, X, data), "limits": _limits(model, X, data, offer.engine)}
     with lapack_threads(offer.cost.rows if offer.cost else 0):
         return climb(model, objective, [free_vector(model)], count, began, **options)
 
@@ -197,14 +197,10 @@ class _Stages:
 
     def _climb(self, most: int, model: Any, grain: float = 0.0) -> Learning:
         objective = evidence_objective(model, self.inputs, self.data, self.engine, grain)
-        units, limits = units_of(model, self.X, self.data), limits_of(model, self.X, self.data)
-        names = [(leaf.path, leaf.free_size) for leaf in learned_leaves(model)]
-        entries = np.repeat([path for path, _ in names], [size for _, size in names]) if names else np.zeros(0, str)
+        units, limits = units_of(model, self.X, self.data), _limits(model, self.X, self.data, self.engine)
+        entries = _entries(model)
         if units.ndim == 1:
             units = np.where(np.isin(entries, self.places), AHEAD, 1.0) * units
-        if self.engine.method == "fitc":
-            quiet = np.log(QUIET * float(np.var(self.data.y[np.asarray(self.data.seen)])) + 1e-300)
-            limits[:, 0] = np.where(entries == "likelihood.noise", quiet, limits[:, 0])
         options = self.options | {"max_evaluations": max(min(most, self.left), 1), "restarts": 0, "deadline": self.deadline}
         with lapack_threads(self.offer.cost.rows if self.offer.cost else 0):
             start = [free_vector(model)]
@@ -235,6 +231,21 @@ class _Stages:
         X = jnp.asarray(self.X)
         sites = sites_of(self.model, X, self.data, typical_variance(self.model.kernel, X))
         return float(left_out(self.model, X, sites.precision)) > each * self.count
+
+
+def _limits(model: Any, X: np.ndarray, data: Data, engine: Any) -> np.ndarray:
+    """Between what each entry of θ stays: where what is left out is noise as well, there is some noise."""
+    limits = limits_of(model, X, data)
+    if engine.method == "fitc" and model.likelihood.is_gaussian:
+        quiet = np.log(QUIET * float(np.var(data.y[np.asarray(data.seen)])) + 1e-300)
+        limits[:, 0] = np.where(_entries(model) == "likelihood.noise", quiet, limits[:, 0])
+    return limits
+
+
+def _entries(model: Any) -> np.ndarray:
+    """The path of the parameter that each entry of θ belongs to."""
+    names = [leaf.path for leaf in learned_leaves(model) for _ in range(leaf.free_size)]
+    return np.array(names, str) if names else np.zeros(0, str)
 
 
 def _profiled(model: Any, X: np.ndarray, data: Data) -> Any:
