@@ -51,7 +51,8 @@ def test_a_classifier_takes_codes_for_names():
     X, y = letters(rng, 160)
     model = sg.GPClassifier(restarts=0, max_evaluations=25, random_state=0).fit(X[:100], y[:100])
     metric = model.kernel_.terms[0].lengthscale
-    assert isinstance(metric, sg.GroupMetric) and len(metric.lengthscales) == 4
+    assert isinstance(metric, sg.GroupMetric)
+    assert len(metric.lengthscales) == 4
     assert np.mean(model.predict(X[100:]) == y[100:]) >= 0.95
     new = X[:1].copy()
     new[0, 0] = 9.0  # a letter that was never seen

@@ -134,8 +134,8 @@ class GroupMetric(Metric):
     def __check_init__(self) -> None:
         if np.ndim(self.lengthscales) != 1 or set(self.groups) != set(range(len(self.lengthscales))):
             raise ValueError(
-                f"GroupMetric needs a lengthscale for each group, which are counted from 0: got groups {sorted(set(self.groups))} "
-                f"and lengthscales of shape {np.shape(self.lengthscales)}"
+                "GroupMetric needs a lengthscale for each group, which are counted from 0: "
+                f"got groups {sorted(set(self.groups))} and lengthscales of shape {np.shape(self.lengthscales)}"
             )
 
     @property

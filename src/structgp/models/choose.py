@@ -83,7 +83,8 @@ def of_many_rows(
 ) -> tuple[Any, Plan]:
     """The best of all that can take so many rows, given numbers, or labels 0, …, classes − 1, or the one asked for.
 
-    Columns of one of the `groups` stand for one, with one lengthscale. The plan says how each of them did, and how long it took.
+    Columns of one of the `groups` stand for one, with one lengthscale. The plan says how each of them did, and how long it
+    took.
     """
     task = "classification" if classes else "regression"
     y, limits = y.astype(float), SEARCH if seconds is None else SEARCH._replace(seconds=SEARCHING * seconds)

@@ -1,8 +1,8 @@
 """Columns of few values that are names rather than sizes: codes of letters, kinds, answers.
 
-Whether they are is asked of the data. Labels are taken for numbers, for which the evidence of a process of all columns, with one
-lengthscale, is known in closed form: with the correlations among N rows R = UΛUᵀ, noise ρ times as large as the process and
-b = Uᵀt, the most that a factor on both can make of it is
+Whether they are is asked of the data. Labels are taken for numbers, for which the evidence of a process of all columns, with
+one lengthscale, is known in closed form: with the correlations among N rows R = UΛUᵀ, noise ρ times as large as the process
+and b = Uᵀt, the most that a factor on both can make of it is
 
     F = −½ [N log(Σ b²/(λ + ρ) / N) + Σ log(λ + ρ)].
 
@@ -25,7 +25,7 @@ NOISES = np.geomspace(1e-3, 30.0, 25)
 
 @dataclasses.dataclass(frozen=True)
 class Codes:
-    """Which columns are codes, and of which values: an indicator for each in place of the column; the others stay as they are."""
+    """Which columns are codes, of which values: an indicator for each in place of the column; others stay as they are."""
 
     values: tuple[np.ndarray | None, ...]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -105,13 +105,15 @@ def _learned_inputs(gp: Any) -> list[str]:
     return [leaf.path for leaf in learned_leaves(gp) if leaf.path.endswith(".inputs")]
 
 
-def _of_this_form(gp: Any, given: Sequence[Any], approximated: Callable[[Any], Any]) -> list[Any]:
+def _of_this_form(gp: Any, given: Sequence[Any], approximation: Approximation | None, inputs: Inputs, data: Data) -> list[Any]:
     """Models to begin at as well, as the model with their values."""
     moved = {leaf.path for leaf in leaves(gp) if leaf.path.endswith(".inputs")} | {leaf.path for leaf in learned_leaves(gp)}
     found = []
     shapes = lambda model: {leaf.path: np.shape(leaf.value) for leaf in leaves(model)}
     for number, start in enumerate(given):
-        model = approximated(start) if isinstance(start, GP) else start
+        model = start
+        if isinstance(start, GP) and approximation is not None and not approximation.needless(inputs):
+            model = approximation.applied(start, inputs, data)
         if not isinstance(model, GP) or shapes(model) != shapes(gp):
             raise ValueError(f"starts[{number}] is {start!r}, which has not the parameters of {gp!r}: give models of its form")
         found.append(with_values(gp, {path: value for path, value in named_values(model).items() if path in moved}))
@@ -291,9 +293,7 @@ class GP(Parametrised):
             "deadline": deadline,
         }
         rotations = check_rotations(rotations)
-        approximation = asked_for(approximate, structure)[1]
-        plain = approximation is None or approximation.needless(inputs)
-        starts = _of_this_form(gp, starts, lambda start: start if plain else approximation.applied(start, inputs, data))
+        starts = _of_this_form(gp, starts, asked_for(approximate, structure)[1], inputs, data)
         chosen = dataclasses.replace(chosen, evaluations=evaluations_for(gp, inputs, data, options["restarts"]))
         averaging, chosen = _decided(gp, chosen, _observations(data), parameters, method)
         chosen.announce("learning", chosen.evaluations, progress)
