@@ -6,16 +6,19 @@ import importlib.util
 import io
 import json
 import re
+import shlex
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+import typer
 
 import structgp as sg
 import zoo
 from structgp import _types
 from structgp.engines import plan
+from structgp.tables.cli import app
 
 pytestmark = pytest.mark.averaged
 
@@ -32,7 +35,14 @@ PAGES = [
     "recipes/likelihood.md",
     "recipes/engine.md",
 ]
-PAGES += [f"rooms/{room}" for room in ROOMS if "```python" in (DOCS / "rooms" / room).read_text()]
+SECTIONS = ("rooms", "tutorials", "systems")  # folders of pages, of which those with code are run
+PAGES += [
+    f"{page.parent.name}/{page.name}"
+    for s in SECTIONS
+    for page in sorted((DOCS / s).glob("*.md"))
+    if "```python" in page.read_text()
+]
+LIBRARIES = ["scikit-learn", "GPyTorch", "GPflow", "celerite2", "GPy", "BoTorch", "statsmodels", "Prophet", "ruptures"]
 
 
 def run(page):
@@ -82,8 +92,8 @@ def at_hand():
     return run("migration.md")
 
 
-def test_migration_has_all_four():
-    assert [heading for heading in MIGRATION if "Kernels" not in heading] == ["scikit-learn", "GPyTorch", "GPflow", "celerite2"]
+def test_migration_has_all_libraries():
+    assert [heading for heading in MIGRATION if "Kernels" not in heading] == LIBRARIES
 
 
 @pytest.mark.full
@@ -92,7 +102,40 @@ def test_our_side_of_the_tables_runs(heading, at_hand):
     ours = {span for row in MIGRATION[heading] for span in SPAN.findall(row[1]) if "(" in span or "." in span}
     assert len(ours) > 3
     for expression in sorted(ours):
-        eval(expression, at_hand)
+        if expression.startswith("structgp "):
+            assert_command(expression)
+        else:
+            eval(expression, at_hand)
+
+
+def assert_command(line):
+    """A command of the shell whose name and options exist."""
+    name, *words = shlex.split(line)[1:]
+    known = {option for parameter in typer.main.get_group(app).commands[name].params for option in parameter.opts}
+    assert {word for word in words if word.startswith("--")} <= known
+
+
+def test_commands_on_pages_exist():
+    pages = [DOCS.parent / "README.md", *DOCS.glob("*.md"), *DOCS.glob("tutorials/*.md"), *DOCS.glob("systems/*.md")]
+    texts = [page.read_text().replace("\\\n", " ") for page in pages]
+    blocks = [block for text in texts for block in re.findall(r"^```(?:sh)?\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
+    lines = [line for block in blocks for line in block.splitlines() if line.startswith("structgp ")]
+    lines += [" ".join(span.split()) for text in texts for span in re.findall(r"`(structgp \w[^`]*)`", text)]
+    lines = [line.split("#")[0].replace("…", "") for line in lines]
+    assert len(lines) > 30
+    for line in lines:
+        if not shlex.split(line)[1].startswith("-"):
+            assert_command(line)
+
+
+@pytest.mark.parametrize("page", [page.name for page in sorted((DOCS / "systems").glob("*.md")) if page.name != "index.md"])
+def test_a_system_has_its_picture_and_the_command_that_draws_it(page):
+    text = (DOCS / "systems" / page).read_text()
+    picture = re.search(r"!\[.{30,}\]\(\.\./images/(\w+)\.png\)", text)[1]
+    assert (DOCS / "images" / f"{picture}.png").stat().st_size > 5000
+    assert f"`python examples/{picture}.py {picture}.png`" in text
+    assert (DOCS.parent / "examples" / f"{picture}.py").exists()
+    assert f"]({page})" in (DOCS / "systems" / "index.md").read_text()
 
 
 def covariance(kernel, X):

@@ -17,7 +17,7 @@ from ..model import TableModel, of_shape, replacing
 from ..several import Filled, Record
 from ..suspects import about_suspects, suspect_rows
 from .answer import answer
-from .beside import comparison_figures
+from .beside import comparison_figures, numbered
 from .changes import ChangingSeries, change_alarms, change_figures, change_headline, segment_rows
 from .choices import headline as choice_headline
 from .choices import run_rows, slice_figures, suggestion_rows, trace_figure
@@ -100,7 +100,7 @@ def write_comparison_report(
     """Write a table of models beside each other to one HTML file."""
     sheet = Sheet()
     sheet.figures("How probable each makes a row that it had not seen", comparison_figures(rows))
-    sheet.table("The models", rows)
+    sheet.table("The models", numbered(rows))
     sheet.table("Scores of the one taken", scores)
     sheet.text("Notes", "\n".join(notes))
     _write(sheet.page(title, lead), path)
