@@ -194,7 +194,9 @@ def test_runs_that_break_are_failures():
     found = sg.maximise(f, [(0, 1)], evaluations=5, initial=5)
     assert found.value > 0.5
     assert any(run.failed for run in found.history)
-    with pytest.raises(ValueError, match=r"none of 4 runs gave a value that meets the limits \(4 failed\)"):
+    with pytest.raises(
+        ValueError, match=r"none of 4 runs gave a value that meets the limits \(4 failed, the last with a value of nan\)"
+    ):
         sg.minimise(lambda x: np.nan, [(0, 1)], evaluations=4)
 
 
@@ -268,3 +270,38 @@ def test_what_is_compiled_early_changes_no_answer():
         opt.tell(x, f(x))
     assert [run.point.tolist() for run in opt.history] == [run.point.tolist() for run in found.history]
     assert found.optimiser.pending == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "text"),
+    [
+        ((3, [(0, 1)]), {}, "a function of a point is needed, got 3"),
+        ((lambda x: "many", [(0, 1)]), {}, "the function must return a number, got 'many'"),
+        ((lambda x: x, [(0, 1), (0, 1)]), {}, "the function must return a number, got array"),
+        ((lambda x: (1.0, 2.0), [(0, 1)]), {}, r"the function must return a number, got \(1.0, 2.0\)"),
+        ((lambda x: 1.0, [(0, 1)]), {"stop": [0.5]}, r"stop must be Target\(...\), NoGain\(...\), SmallEI\(...\) or a list"),
+        ((lambda x: 1.0, sg.Grid(np.arange(3.0))), {"noise": 0.0}, "options are acquisition, model, seed, not noise"),
+        ((lambda x: 1 / 0, [(0, 1)]), {}, r"2 failed, the last with ZeroDivisionError: division by zero\)"),
+    ],
+)
+def test_messages_of_minimise(arguments, options, text):
+    with pytest.raises((ValueError, TypeError), match=text):
+        sg.minimise(*arguments, evaluations=2, **options)
+
+
+def test_ctrl_c_keeps_the_best_so_far():
+    seen = []
+
+    def f(x):
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        seen.append(x[0])
+        return x[0]
+
+    told = []
+    found = sg.minimise(f, [(0, 1)], evaluations=9, initial=9, progress=lambda number, best: told.append((number, best)))
+    assert found.value == min(seen)
+    assert found.account.stopped == "it was interrupted"
+    assert told == [(1, seen[0]), (2, min(seen))]
+    with pytest.raises(KeyboardInterrupt):
+        sg.minimise(f, [(0, 1)], evaluations=9)

@@ -118,3 +118,18 @@ def test_warped_values_can_be_brought_back(values):
     if values == "steep":  # the better half is spread, the worst is no outlier
         assert z.max() < 4
         assert np.std(np.sort(z)[:20]) > 0.3
+
+
+def test_points_without_names_keep_their_types():
+    space = Space([(0, 1), ["x", "y"], sg.integer(1, 3)])
+    point = space.point(np.array([0.25, 0.75, 0.5]))
+    assert list(point) == [0.25, "y", 2]
+    np.testing.assert_allclose(space.place(point), [0.25, 0.75, 0.5])
+    assert Space(np.array([[0, 2], [1.0, 3]])).variables == Space([(0.0, 2.0), (1.0, 3.0)]).variables
+    assert Space(c=np.array(["x", "y"])).variables == Space(c=["x", "y"]).variables
+
+
+def test_values_may_be_huge():
+    y = 1e300 * np.array([1.0, 2.0, -3.0, 0.5, 4.0, 7.0])
+    for bent in (True, False):
+        np.testing.assert_allclose(fit_warp(y, bent)(y), fit_warp(y / 1e300, bent)(y / 1e300), rtol=1e-9)

@@ -2,6 +2,9 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -92,6 +95,44 @@ def test_a_crash_leaves_the_old_file(tmp_path, monkeypatch, broken):
     assert os.listdir(tmp_path) == ["runs.csv"]
 
 
+KILLED = """
+import os, signal, sys
+from structgp.tables.cli import app
+
+step, here = sys.argv.pop(1), getattr(os, sys.argv.pop(1))
+
+def killed(*given):
+    if step == "after":
+        here(*given)
+    elif step == "half":
+        os.ftruncate(given[0], os.fstat(given[0]).st_size // 2)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(os, here.__name__, killed)
+app()
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("step", "where", "lines"),
+    [("half", "fsync", 2), ("before", "fsync", 2), ("before", "replace", 2), ("after", "replace", 3)],
+)
+def test_a_kill_leaves_the_old_file_or_the_new_one(tmp_path, step, where, lines):
+    path = write(tmp_path / "runs.csv", ["30,1,2.5"])
+    before = path.read_text()
+    command = ["suggest", str(path), "--maximise", "yield", *BOUNDS, "--append", str(path)]
+    ended = subprocess.run([sys.executable, "-c", KILLED, step, where, *command], capture_output=True, timeout=300)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    after = path.read_text()
+    assert after.startswith(before)
+    assert len(after.splitlines()) == lines
+    assert after.endswith("\n")
+    if lines == 2:
+        assert after == before
+    assert len(read_runs(path).rows) == lines - 1
+
+
 def test_a_report_shows_slices_and_the_trace(tmp_path):
     path = write(tmp_path / "runs.csv", ROWS)
     out = tmp_path / "report.html"
@@ -145,6 +186,12 @@ BAD_FILES = [
     ("temp,flow,yield,batch\n30,1,2,7\n31,1,2,x\n", "holds numbers and text (line 3)"),
     ("temp,flow,yield,batch\n30,1,2,\n", "is empty, and no bounds were given"),
     ("temp,flow,yield,id\n" + "".join(f"30,1,2,k{i}\n" for i in range(30)), "holds 30 different texts"),
+    ("yield\n2\n", "has no column 'temp': its columns are yield"),
+    ("temp;flow,yield\n30;1,2\n", "has no column 'temp': its columns are temp;flow, yield"),
+    ("temp,flow,yield\n1e999,1,2\n", "line 2: temp must be a finite number, got inf"),
+    ("temp,flow,yield,kind\n30,1,2,a\n", "holds 1 different text, and no bounds were given"),
+    ('temp,flow,yield\n"30"x,1,2\n', "is not a table"),
+    (";flow;yield\n30;1;2\n", "column 1 has no name"),
     (b"\xff\xfet\x00e\x00", "is not UTF-8"),
     (b"temp,flow,yield\n30,1,\xe9\n", "is not UTF-8"),
     (b"PK\x03\x04rest", "so it must be CSV: save the table in it as CSV"),

@@ -20,6 +20,7 @@ from ..kernels.stationary import SquaredExponential
 from ..linalg.sobol import sobol
 from ..structure.dense import covariance
 from ..structure.derivatives import gradient_covariance, gradient_variance
+from .answers import as_number
 from .surrogate import Learned, Measured, belief_of, capacity_for, learn, prior
 from .warp import fit_warp
 
@@ -105,7 +106,7 @@ def _near(u: np.ndarray, share: float) -> np.ndarray:
 
 
 def _value(f: Callable[[np.ndarray], Any], x: np.ndarray) -> float:
-    value = float(np.asarray(f(x)).reshape(()))
+    value = as_number(f(x))
     if not np.isfinite(value):
         raise ValueError(
             f"the function gave {value} at {x.tolist()}: the gradient is looked for where it is finite; make reach smaller"

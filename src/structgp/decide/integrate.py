@@ -24,6 +24,7 @@ from ..parameters.priors import Normal
 from ..process.integral import read_measure
 from ..structure.dense import covariance
 from ..structure.integrals import Box, Measure, NormalMeasure, integrals
+from .answers import as_number
 from .surrogate import Measured, belief_of, capacity_for, learn
 from .surrogate import prior as _prior
 from .warp import fit_warp
@@ -137,7 +138,7 @@ def _spread(inside: Measure, u: Float[np.ndarray, "M D"]) -> Float[np.ndarray, "
 
 def _value(f: Callable[[Any], Any], ends: np.ndarray, u: np.ndarray) -> float:
     x = ends[:, 0] + u * (ends[:, 1] - ends[:, 0])
-    value = float(np.asarray(f(float(x[0]) if len(x) == 1 else x)).reshape(()))
+    value = as_number(f(float(x[0]) if len(x) == 1 else x))
     if not np.isfinite(value):
         raise ValueError(f"the function gave {value} at {x.tolist()}: it must be finite wherever it is integrated")
     return value

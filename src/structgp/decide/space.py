@@ -148,6 +148,8 @@ class Space:
         if (ranges is None) == (not named):
             raise ValueError("Space needs variables by name, Space(temp=(20, 80)), or a list of ranges, Space([(20, 80)])")
         if ranges is not None and not isinstance(ranges, Mapping):
+            if isinstance(ranges, np.ndarray) and ranges.ndim == 2 and ranges.shape[1] == 2 and ranges.dtype.kind in "iuf":
+                ranges = list(map(tuple, ranges.tolist()))  # of numbers there are no categories
             try:
                 named = {f"x{i}": variable for i, variable in enumerate(ranges)}
             except TypeError:
@@ -188,7 +190,9 @@ class Space:
     def point(self, place: Float[np.ndarray, " D"]) -> Any:
         """The point at a place of the unit cube."""
         values = [variable.value(float(u)) for variable, u in zip(self.variables, place, strict=True)]
-        return dict(zip(self.names, values, strict=True)) if self.named else np.array(values)
+        if self.named:
+            return dict(zip(self.names, values, strict=True))
+        return np.array(values, dtype=object if any(isinstance(v, Category) for v in self.variables) else None)
 
     def place(self, point: Any) -> Float[np.ndarray, " D"]:
         """The place of a point; every problem gets one message."""
@@ -338,6 +342,8 @@ def _as_variable(name: str, given: Any) -> Variable:
         return Whole(name, int(given.low), int(given.high))
     if isinstance(given, Category):
         return _category(name, given.choices)
+    if isinstance(given, np.ndarray) and given.ndim == 1 and given.dtype.kind in "USO":
+        given = given.tolist()
     if isinstance(given, tuple) and len(given) == 2 and all(isinstance(b, numbers.Real) for b in given):
         return _range(name, *given)
     if isinstance(given, (list, set, frozenset)) or (isinstance(given, tuple) and given and isinstance(given[0], str)):

@@ -49,14 +49,14 @@ class ValueWarp:
 def fit_warp(y: Float[np.ndarray, " N"], bent: bool = True) -> ValueWarp:
     """The map that suits values of which small ones are good; without `bent` they are standardised only."""
     if not bent or len(y) < LEAST:
-        spread = float(np.std(y)) if len(y) > 1 else 0.0
+        spread = _size(y - np.mean(y)) if len(y) > 1 else 0.0
         return ValueWarp(
             float(np.mean(y)) if len(y) else 0.0,
             spread if spread > 0 else max(abs(float(np.mean(y))) if len(y) else 1.0, 1e-300),
         )
     center = float(np.median(y))
     below = y[y < center] - center
-    scale = float(np.sqrt(np.mean(below**2))) if len(below) else float(np.std(y))
+    scale = _size(below) if len(below) else _size(y - np.mean(y))
     if not scale > 0:
         return fit_warp(y, False)
     v = (y - center) / scale
@@ -64,6 +64,12 @@ def fit_warp(y: Float[np.ndarray, " N"], bent: bool = True) -> ValueWarp:
     bent_values = _bent(v, power)
     size = float(np.std(bent_values))
     return ValueWarp(center, scale, power, float(np.mean(bent_values)), size if size > 0 else 1.0)
+
+
+def _size(x: Float[np.ndarray, " N"]) -> float:
+    """The root mean square, also of numbers whose squares are none."""
+    most = float(np.max(np.abs(x)))
+    return most * float(np.sqrt(np.mean((x / most) ** 2))) if most > 0 else 0.0
 
 
 def _power(v: Float[np.ndarray, " N"]) -> float:

@@ -72,10 +72,11 @@ class Progress:
         expected: int = 0,
         deadline: Deadline = NEVER,
         clock: Callable[[], float] = time.monotonic,
+        words: tuple[str, str] = ("learning", "log evidence"),
     ) -> None:
         self.tell = wanted if callable(wanted) else None
         self.shown = self.tell is None and (sys.stderr.isatty() if wanted is None else bool(wanted))
-        self.expected, self.deadline, self.clock = expected, deadline, clock
+        self.expected, self.deadline, self.clock, self.words = expected, deadline, clock, words
         self.evaluations, self.last, self.began = 0, -np.inf, clock()
 
     def __enter__(self) -> Callable[[float], None]:
@@ -89,7 +90,8 @@ class Progress:
         now = self.clock()
         if self.shown and now - self.last > 0.1:
             self.last = now
-            line = f"learning: evaluation {self.evaluations}, log evidence {best:.6g}{self._left(now)}"
+            what, of = self.words
+            line = f"{what}: evaluation {self.evaluations}, {of} {best:.6g}{self._left(now)}"
             sys.stderr.write(f"\r{line:<{WIDEST}}")
             sys.stderr.flush()
 

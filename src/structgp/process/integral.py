@@ -61,6 +61,7 @@ def _ends(box: Any, dimension: int) -> Float[np.ndarray, "D 2"]:
     ends = ends[None] if ends.shape == (2,) else ends
     if ends.shape != (dimension, 2) or not np.isfinite(ends).all() or (ends[:, 0] > ends[:, 1]).any():
         wanted = "a pair (low, high)" if dimension == 1 else f"{dimension} pairs (low, high), one for each column"
+        wanted += ", the lower end first" if ends.shape == (dimension, 2) and np.isfinite(ends).all() else ""
         raise ValueError(f"the box of an integral is {wanted}, got {box!r}")
     return ends
 
