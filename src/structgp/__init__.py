@@ -124,6 +124,7 @@ _WHERE = {
     "models.changepoints.processes": ["CholeskySegment", "MarkovSegment", "UnknownScale"],
     "models.changepoints.averaged": ["AveragedSegment", "SampledSegment"],
     "models.additive.model": ["AdditiveGP"],
+    "models.additive.parts": ["FittedAdditiveParts"],
     "models.additive.mcmc": ["AdditiveMCMC"],
     "models.additive.variational": ["AdditiveVB"],
     "models.pursuit.model": ["ProjectionPursuitGP"],

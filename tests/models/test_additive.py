@@ -17,7 +17,7 @@ from structgp.inputs.layouts import as_inputs
 from structgp.inputs.observations import read_observations
 from structgp.linalg.features import splines
 from structgp.linalg.markov import quasiseparable
-from structgp.models.additive.model import AdditiveGP, SplineEvidence
+from structgp.models.additive.model import AdditiveGP, SplineSums
 from structgp.parameters.tree import free_vector, with_free
 from structgp.sites import Sites
 from structgp.structure.additive import additive, lines_of
@@ -117,7 +117,7 @@ def test_the_bound_is_one(lengths, noise):
     exact = gp.condition(X, Y, structure="dense").log_evidence
     with jax.enable_x64(True):
         inputs, data = as_inputs(X), read_observations(gp.likelihood, Y, None, "error", as_inputs(X))
-        objective = SplineEvidence(gp, inputs, data, 16)
+        objective = SplineSums.over(gp, inputs, data, 16)
         value = float(objective(free_vector(gp))[0])
         lines = lines_of(kernel, jnp.asarray(X))
         splined, sums = SplineMap.on(objective.basis, lines), objective.sums.over(noise)
@@ -133,7 +133,7 @@ def test_the_gradient_of_the_bound_is_its_slope():
     gp = sg.GP(KERNEL, sg.Gaussian(NOISE), sg.polynomial(0)).freeze("kernel.terms[1].direction")
     with jax.enable_x64(True):
         inputs = as_inputs(X)
-        objective = SplineEvidence(gp, inputs, read_observations(gp.likelihood, Y, None, "error", inputs), 16)
+        objective = SplineSums.over(gp, inputs, read_observations(gp.likelihood, Y, None, "error", inputs), 16)
         theta = free_vector(gp)
         np.testing.assert_allclose(objective(theta)[1], reference.slope(lambda t: objective(t)[0], theta), rtol=1e-5, atol=1e-5)
 

@@ -21,6 +21,7 @@ from ...engines.woodbury import evidence
 from ...inference.base import Inference
 from ...inputs.layouts import Inputs, as_inputs
 from ...inputs.observations import Data, read_observations
+from ...inputs.parts import sources_of
 from ...inputs.rows import filled, size_for
 from ...kernels.algebra import Kernel, Sum
 from ...kernels.stationary import HalfIntegerMatern, Matern52
@@ -178,13 +179,14 @@ class AdditiveGP(Parametrised):
     def condition(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         noise: Any = None,
         missing: str = "error",
         inference: str | None = None,
         extra: Any = None,
         solver: str = SOLVERS[0],
+        over: Any = None,
     ) -> FittedAdditive:
         """The process given data, with the parameters as they are; arguments as in `GP.condition`.
 
@@ -193,6 +195,9 @@ class AdditiveGP(Parametrised):
         """
         if solver not in SOLVERS:
             raise ValueError(f"solver must be one of {list(SOLVERS)}, got {solver!r}")
+        sources = sources_of(X, y, noise)
+        if sources is not None:
+            return self._in_parts(sources, missing, over, False, {})
         inputs = as_inputs(X)
         gp = self.gp(inputs.dimension)
         data = read_observations(gp.likelihood, y, noise, missing, inputs, extra)
@@ -202,7 +207,7 @@ class AdditiveGP(Parametrised):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         noise: Any = None,
         missing: str = "error",
@@ -213,14 +218,22 @@ class AdditiveGP(Parametrised):
         max_evaluations: int = 300,
         progress: bool | None = None,
         seconds: float | Deadline | None = None,
+        over: Any = None,
     ) -> FittedAdditive:
         """Learn all parameters by maximising a lower bound on the evidence, refining its knots as needed, then condition.
 
         Of Gaussian data without known noise variances the sums over rows are made once. Known `noise`, and sites for other
         likelihoods by `inference` ("ep", "variational" or "laplace"), need them anew for each evaluation.
         Learning that reaches `seconds` keeps the best so far.
+
+        X and y may come in parts, as those of `GP.fit`, and `over` says who works on them. One round of sums over the rows is
+        all that is asked of them; the result is a `FittedAdditiveParts`.
         """
         deadline = Deadline.after(seconds)
+        sources = sources_of(X, y, noise)
+        if sources is not None:
+            climbing = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
+            return self._in_parts(sources, missing, over, True, {**climbing, "deadline": deadline})
         inputs = as_inputs(X)
         gp = self.gp(inputs.dimension)
         check_inputs(gp, inputs)
@@ -231,15 +244,20 @@ class AdditiveGP(Parametrised):
         learned, learning, engine = learn(gp, inputs, data, rule, **options)
         return dataclasses.replace(conditioned(learned, inputs, data, engine, rule), learning=learning)
 
+    def _in_parts(self, sources: Any, missing: str, over: Any, learning: bool, options: dict[str, Any]) -> Any:
+        from .parts import fit_in_parts
+
+        return fit_in_parts(self, sources, missing, over, learning, options)
+
 
 def learn(
     gp: GP, inputs: Inputs, data: Data, rule: Inference | None = None, **options: Any
 ) -> tuple[GP, Learning, AdditiveEngine]:
     """The model that maximises the bound on the evidence, and the engine with its knots; lines along directions keep them."""
     began = time.perf_counter()
-    _refuse(gp, inputs)
-    intervals = _first_intervals(gp.kernel)
-    gp = _started(_held(gp, inputs), inputs, data)
+    refuse(gp, inputs)
+    intervals = first_intervals(gp.kernel)
+    gp = started(held_within(gp, inputs), inputs, data)
     evaluations, deadline = 0, options.get("deadline", NEVER)
     for _ in range(ROUNDS):
         round_began = deadline.clock()
@@ -263,7 +281,7 @@ def _objective(gp: GP, inputs: Inputs, data: Data, intervals: int, rule: Inferen
         return Objective(gp, SiteEvidence(gp, inputs, data, engine, rule))
     if np.any(data.noise):
         return evidence_objective(gp, inputs, data, engine)
-    return Objective(gp, SplineEvidence(gp, inputs, data, intervals))
+    return Objective(gp, SplineSums.over(gp, inputs, data, intervals))
 
 
 def _rule(gp: GP, inference: str | None, data: Data) -> Inference | None:
@@ -277,20 +295,25 @@ def _rule(gp: GP, inference: str | None, data: Data) -> Inference | None:
     return rule
 
 
-def _first_intervals(kernel: Kernel) -> int:
+def first_intervals(kernel: Kernel) -> int:
     """Where learning begins: with fine knots if they cost less than compiling another number of them later would."""
     fitting = [size for size in FIRST_INTERVALS if len(terms_of(kernel)) * splines.size(size, MOST_STATES) <= FEW_FEATURES]
     return max(fitting, default=min(FIRST_INTERVALS))
 
 
-class SplineEvidence:
-    """The bound on the log evidence and its gradient, from sums over the rows made once."""
+class SplineSums:
+    """The bound on the log evidence and its gradient, from sums over so many values; `x` is some place."""
 
-    def __init__(self, model: GP, inputs: Inputs, data: Data, intervals: int) -> None:
-        self.model, self.count, self.targets = model, jnp.asarray(np.sum(data.seen)), data.y.shape[1]
-        self.x = jnp.asarray(np.asarray(inputs.points)[:1])
+    def __init__(self, model: GP, x: Any, basis: splines.Splines, sums: Totals, count: int, targets: int) -> None:
+        self.model, self.x, self.basis, self.sums = model, jnp.asarray(x), basis, sums
+        self.count, self.targets = jnp.asarray(count), targets
+
+    @classmethod
+    def over(cls, model: GP, inputs: Inputs, data: Data, intervals: int) -> SplineSums:
+        """The same from rows, which are looked at once."""
         with lapack_threads(1):
-            self.basis, self.sums = jax.block_until_ready(_summed(model, inputs, data, intervals))
+            basis, sums = jax.block_until_ready(_summed(model, inputs, data, intervals))
+        return cls(model, np.asarray(inputs.points)[:1], basis, sums, int(np.sum(data.seen)), data.y.shape[1])
 
     def __call__(self, theta: np.ndarray) -> tuple[Any, Any]:
         return _value_and_gradient(jnp.asarray(theta), self.model, self.x, self.basis, self.sums, self.count, self.targets)
@@ -307,7 +330,7 @@ def _summed(model: GP, inputs: Inputs, data: Data, intervals: int) -> tuple[spli
     # a free constant makes the level of y irrelevant, and sums of squares are more exact without it
     y = data.y - known[:, None]
     T = w[:, None] * jnp.concatenate([y - w @ y / jnp.sum(w), Phi], axis=1)
-    lines = _lines(model.kernel, X)
+    lines = lines_at(model.kernel, X)
     return basis, totals(SplineMap.on(basis, lines), in_blocks(lines.t), w, T, T)
 
 
@@ -315,7 +338,7 @@ def _summed(model: GP, inputs: Inputs, data: Data, intervals: int) -> tuple[spli
 @functools.partial(jax.value_and_grad, argnums=0)
 def _value_and_gradient(theta: Any, model: GP, x: Any, basis: splines.Splines, sums: Totals, count: Any, T: int) -> Any:
     at = with_free(model, theta)
-    log_det, gram = evidence(SplineMap.on(basis, _lines(at.kernel, x)), sums.over(at.likelihood.noise))
+    log_det, gram = evidence(SplineMap.on(basis, lines_at(at.kernel, x)), sums.over(at.likelihood.noise))
     return integrate(at, log_det, gram, count, T, x.shape[1])[0]
 
 
@@ -323,28 +346,30 @@ def conditioned(
     gp: GP, inputs: Inputs, data: Data, engine: AdditiveEngine | None = None, rule: Inference | None = None
 ) -> FittedAdditive:
     """An additive process given data, with the parameters as they are."""
-    _refuse(gp, inputs)
+    refuse(gp, inputs)
     offer = (engine or AdditiveEngine()).offer(gp, inputs, data)
     assert isinstance(offer, Offer)
     with lapack_threads(1):
         return FittedAdditive.of(gp, inputs, data, condition(gp, inputs, data, Plan((offer,)), rule))
 
 
-def _refuse(gp: GP, inputs: Inputs) -> None:
+def refuse(gp: GP, inputs: Inputs) -> None:
+    """Refuse what is no additive model, with the reason."""
     form = form_by_shape(AdditiveEngine(), gp.kernel, inputs)
     if isinstance(form, No):
         raise ValueError(f"this is not an additive model: {form.reason}")
 
 
-def _lines(kernel: Kernel, X: Any) -> Lines:
+def lines_at(kernel: Kernel, X: Any) -> Lines:
+    """The terms of an additive kernel at rows."""
     lines = lines_of(kernel, X)
     assert not isinstance(lines, No)
     return lines
 
 
-def _held(gp: GP, inputs: Inputs) -> GP:
+def held_within(gp: GP, inputs: Inputs) -> GP:
     """The model with its directions kept and its lengthscales within what the splines can tell apart."""
-    spans = np.ptp(np.asarray(_lines(gp.kernel, jnp.asarray(np.asarray(inputs.points))).t), axis=0)
+    spans = np.ptp(np.asarray(lines_at(gp.kernel, jnp.asarray(np.asarray(inputs.points))).t), axis=0)
     directions = [leaf.path for leaf in learned_leaves(gp) if leaf.path.endswith("direction")]
     gp = gp.freeze(*directions) if directions else gp
     free = [leaf for leaf in learned_leaves(gp) if leaf.path.endswith("lengthscale") and leaf.bounds is None]
@@ -356,9 +381,9 @@ def _line_number(path: str) -> int:
     return int(path.split("terms[")[1].split("]")[0]) if "terms[" in path else 0
 
 
-def _started(gp: GP, inputs: Inputs, data: Data) -> GP:
+def started(gp: GP, inputs: Inputs, data: Data) -> GP:
     """Half the range of each line, an equal share of the variance, a quarter of it as noise: unless the values were held."""
-    spans = np.ptp(np.asarray(_lines(gp.kernel, jnp.asarray(np.asarray(inputs.points))).t), axis=0)
+    spans = np.ptp(np.asarray(lines_at(gp.kernel, jnp.asarray(np.asarray(inputs.points))).t), axis=0)
     y = data.y[np.asarray(data.seen)]
     gaussian = isinstance(gp.likelihood, Gaussian)
     spread = (float(np.mean(np.var(y, axis=0))) if len(y) > 1 and gaussian else 0.0) or (1.0 if gaussian else 4.0)
@@ -385,7 +410,7 @@ def _projected_log_det(conditional: Any) -> Any:
 
 @functools.partial(jax.jit, static_argnames="T")
 def _means(gp: GP, conditional: AdditiveConditional, weights: Any, X: Any, T: int) -> Any:
-    means = jnp.sum(conditional.line_means(_lines(gp.kernel, X).t), axis=1)
+    means = jnp.sum(conditional.line_means(lines_at(gp.kernel, X).t), axis=1)
     known, Phi = columns(gp, X)
     return known[:, None] + means[:, :T] + (Phi - means[:, T:]) @ weights.mean
 

@@ -1,0 +1,170 @@
+"""Additive regression on rows in parts: one round of sums on spline features, and all that is learned and asked after that.
+
+The sums do not depend on the parameters while the knots stay, so that learning looks at no row again. The process is given the
+sums alone, so that its means are those of the spline features as well: nothing is solved by sweeps over the rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..._types import double_precision
+from ...engines.additive import basis_of, intervals_for
+from ...engines.additive_splines import SplineMap
+from ...engines.basis import Weights, columns, integrate
+from ...engines.woodbury import Weighed
+from ...inputs.layouts import Points, as_inputs
+from ...inputs.parts import size_of_part
+from ...inputs.rows import filled, size_for
+from ...kernels.nonstationary import Constant
+from ...learn.account import Learning
+from ...learn.climb import climb
+from ...learn.objective import Objective
+from ...learn.parts import Held, hold_rows
+from ...likelihoods.gaussian import Gaussian
+from ...linalg.dense.cholesky import lapack_threads
+from ...linalg.features.splines import Splines
+from ...linalg.features.totals import Totals, in_blocks, totals
+from ...parameters.tree import as_numpy, free_vector, leaves
+from ...posterior import Prediction
+from ...process.conditioning import combined
+from ...process.gp import GP
+from ...process.parts import Looked, Sources, read_parts
+from ...structure.additive import additive
+from .model import ROUNDS, ROWS, SplineSums, first_intervals, held_within, lines_at, refuse, started
+
+
+@dataclasses.dataclass(frozen=True)
+class FittedAdditiveParts:
+    """An additive process given the sums over rows in parts. It needs no row to answer."""
+
+    gp: Any
+    log_evidence: float
+    learning: Learning | None
+    rows: int
+    intervals: int
+    level: np.ndarray
+    basis: Splines
+    sums: Totals
+    weights: Weights
+    flat: bool
+
+    @double_precision
+    def predict(self, X: Any) -> Prediction:
+        """The belief about f at new places."""
+        Xs, T = np.asarray(as_inputs(X, allow_empty=True).points), len(self.level)
+        means, variances = [np.zeros((0, T))], [np.zeros(0)]
+        for at in range(0, len(Xs), ROWS):
+            piece = Xs[at : at + ROWS]
+            mean, variance = _answer(self.gp, self.basis, self.sums, self.weights, filled(piece, size_for(len(piece))), T)
+            means.append(np.asarray(mean)[: len(piece)] + self.level)
+            variances.append(np.asarray(variance)[: len(piece)])
+        mean, variance = np.concatenate(means), np.concatenate(variances)
+        if self.flat:
+            return Prediction(mean[:, 0], variance, self.gp.likelihood)
+        return Prediction(mean, np.repeat(variance[:, None], T, axis=1), self.gp.likelihood)
+
+    def __repr__(self) -> str:
+        return f"FittedAdditiveParts({self.gp!r}, {self.rows:,} rows, log evidence {self.log_evidence:.6g})"
+
+
+@double_precision
+def fit_in_parts(model: Any, sources: Sources, missing: str, over: Any, learning: bool, options: dict[str, Any]) -> Any:
+    """An additive process given rows in parts, with its parameters learned or as they are."""
+    began = time.perf_counter()
+    looked = read_parts(sources, GP(Constant(), model.likelihood), missing, over, {})
+    if not isinstance(model.likelihood, Gaussian) or any(fact.least_noise for fact in looked.facts):
+        raise ValueError("an additive model of data in parts has one noise variance for all: leave out noise, or fit in memory")
+    gp, ends, (X, data) = model.gp(len(looked.facts[0].first)), _ends(looked), looked.some
+    telling = Points(np.concatenate([X, ends]))
+    refuse(gp, telling)
+    if any(leaf.path.endswith("direction") for leaf in leaves(gp)):
+        raise ValueError("an additive model of data in parts has terms along columns, not along directions")
+    intervals, (seen, targets) = first_intervals(gp.kernel), looked.observed
+    lengths = [size_of_part(fact.rows) for fact in looked.facts]
+    handles = looked.crew.made(hold_rows, looked.rows, [gp] * len(lengths), lengths)
+    level = data.y[data.seen].mean(axis=0)
+    gp = started(held_within(gp, telling), telling, data) if learning else gp
+    account, evaluations = None, 0
+    for _ in range(ROUNDS):
+        basis, sums = _sums(gp, telling, handles, looked, intervals, level)
+        if learning:
+            objective = Objective(gp, SplineSums(gp, telling.points[:1], basis, sums, seen, targets))
+            with lapack_threads(1):
+                gp, account = climb(gp, objective, [free_vector(gp)], max(seen, 1), began, **options)
+            evaluations += account.evaluations
+        needed = intervals_for(lines_at(gp.kernel, jnp.asarray(telling.points)), float(gp.likelihood.noise), seen)
+        if needed <= intervals:
+            break
+        intervals = needed
+    if account is not None:
+        account = dataclasses.replace(account, evaluations=evaluations, method="splines")
+    evidence, weights = jax.device_get(_given(gp, basis, sums, seen, targets))
+    flat, rows = looked.facts[0].data.flat, sum(fact.rows for fact in looked.facts)
+    return FittedAdditiveParts(as_numpy(gp), float(evidence), account, rows, intervals, level, basis, sums, weights, flat)
+
+
+def _ends(looked: Looked) -> np.ndarray:
+    """Where the columns begin and end in all rows."""
+    firsts, lasts = (np.stack([getattr(fact, name) for fact in looked.facts]) for name in ("first", "last"))
+    return np.stack([firsts.min(axis=0), lasts.max(axis=0)])
+
+
+def _sums(gp: Any, telling: Points, handles: Any, looked: Looked, intervals: int, level: Any) -> tuple[Splines, Totals]:
+    """Spline features with knots where some of the rows are, and the sums over all rows on them."""
+    form: Any = additive(gp.kernel, telling)
+    basis = jax.device_get(basis_of(form, intervals))
+    found = looked.crew.map(sum_lines, handles, [basis] * len(handles), [level] * len(handles))
+    return basis, jax.device_get(functools.reduce(Totals.__add__, found))
+
+
+def sum_lines(held: Held, basis: Splines, level: Any) -> Totals:
+    """The sums over the rows of a part on spline features."""
+    return jax.device_get(_sum_lines(held, basis, level))
+
+
+@jax.jit
+def _sum_lines(held: Held, basis: Splines, level: Any) -> Totals:
+    X, data = held.part.X, held.part.data
+    known, Phi = columns(held.model, X)
+    w = jnp.where(data.seen, 1.0, 0.0)
+    T = w[:, None] * jnp.concatenate([data.y - known[:, None] - level, Phi], axis=1)
+    lines = lines_at(held.model.kernel, X)
+    return totals(SplineMap.on(basis, lines), in_blocks(lines.t), w, T, T)
+
+
+@functools.partial(jax.jit, static_argnames="T")
+def _given(gp: Any, basis: Splines, sums: Totals, count: Any, T: int) -> tuple[Any, Weights]:
+    weighed, over = _weighed(gp, basis, sums)
+    gram = over.targets - weighed.c.T @ weighed.c
+    D = basis.origin.shape[0]
+    return integrate(gp, weighed.log_det - over.log_weights, 0.5 * (gram + gram.T), count, T, D)
+
+
+def _weighed(gp: Any, basis: Splines, sums: Totals) -> tuple[Weighed, Totals]:
+    over = sums.over(gp.likelihood.noise)
+    nowhere = jnp.zeros((1, _dimension(gp)))
+    return Weighed.by(SplineMap.on(basis, lines_at(gp.kernel, nowhere)), over), over
+
+
+def _dimension(gp: Any) -> int:
+    """Columns that the terms look at."""
+    return 1 + max((max(term.dims) for term in getattr(gp.kernel, "terms", ()) if hasattr(term, "dims")), default=0)
+
+
+@functools.partial(jax.jit, static_argnames="T")
+def _answer(gp: Any, basis: Splines, sums: Totals, weights: Weights, X: Any, T: int) -> tuple[Any, Any]:
+    weighed, _ = _weighed(gp, basis, sums)
+    lines = lines_at(gp.kernel, X)
+    made = SplineMap.on(basis, lines)
+    psi = made.whiten(made.beyond(lines.t))
+    mean, U = combined(*columns(gp, X), weights, psi.T @ weighed.mean(), T)
+    left_out = jnp.sum(made.rest_of_lines(psi), axis=0)
+    return mean, jnp.sum(weighed.roots(psi) ** 2, axis=0) + left_out + jnp.sum(U * U, axis=0)
