@@ -65,7 +65,7 @@ def summed(gp, x, y):
 
 @pytest.mark.filterwarnings("ignore:ep, ")
 def test_twinned_noise_against_all_settings_of_its_switches():
-    """Ten rows leave much open, so that EP is off by 0.4 of a log evidence; at most one search of thirty fails, and says so."""
+    """Ten rows leave much open, so that EP is off by 0.3 of a log evidence; at most one search of thirty fails, and says so."""
     off, failed = [], 0
     for gp, x, y in problems(30):
         fitted = gp.condition(x, y, structure="dense")
@@ -83,10 +83,20 @@ def test_twinned_noise_against_all_settings_of_its_switches():
         )
     off = np.abs(off)
     assert failed <= 1
-    assert np.sqrt(np.mean(off[:, 0] ** 2)) <= 0.4
-    assert np.median(off[:, 0]) <= 0.2
-    assert off[:, 1].mean() <= 0.15  # f, in standard deviations
+    assert np.sqrt(np.mean(off[:, 0] ** 2)) <= 0.31  # measured: 0.298, of which one search by way of wider noise has a third
+    assert np.median(off[:, 0]) <= 0.15
+    assert off[:, 1].mean() <= 0.12  # f, in standard deviations
     assert off[:, 2].mean() <= 0.05  # the probability of an outlier
+
+
+@pytest.mark.full
+def test_of_two_answers_the_likelier_is_taken():
+    """From sites that say nothing EP takes one group for outliers, from the real side another: the evidence decides."""
+    gp, x, y = list(problems(21))[20]
+    evidence, _, _, outliers = summed(gp, x, y)
+    fitted = gp.condition(x, y, structure="dense")
+    assert abs(fitted.log_evidence - evidence) < 0.3  # 1.17 less by the other
+    assert np.abs(fitted.outlier_probability - outliers).max() < 0.2
 
 
 def test_gibbs_sampling_against_all_settings_of_the_switches():

@@ -35,6 +35,7 @@ from ..posterior import Model
 
 TOLERANCE = 1e-7  # in standard deviations of f
 MAX_CALLS = 200
+FEW_ROWS = 5000  # up to which sites are looked for from a second start
 CONVERGED, UNFINISHED, INFEASIBLE, ANNEALED = 0, 1, 2, 3
 SOFTER, ON_THE_WAY = 8, 1e-3  # steps from the widest noise to the likelihood's own, and the tolerance of those before the last
 STATUS = {
@@ -184,6 +185,29 @@ def search(
         at = find_sites(softer, inputs, data, engine, rule, start, ON_THE_WAY if t < 1 else tolerance)
         start = (at.w, at.h) if at.status == CONVERGED else start
     return at._replace(status=jnp.asarray(ANNEALED)) if at.status == CONVERGED else found
+
+
+def as_the_real_side_says(model: Any, data: Data, unknown: Start) -> Start | None:
+    """The sites of observations that all arise as the first leaf of a switch says, if that is Gaussian noise; else None.
+
+    From there EP may end elsewhere than from sites that say nothing. For few rows only: a search takes as long again.
+    """
+    likelihood, count = model.likelihood, len(unknown[1])
+    if not likelihood.gates or np.ndim(unknown[0]) != 2 or count > FEW_ROWS:
+        return None
+    latent, leaf = likelihood.signal
+    if not leaf.is_gaussian or not float(leaf.noise) > 0:
+        return None
+    w, h = np.zeros((2, count, likelihood.latents))
+    w[:, latent] = np.where(data.seen, 1 / float(leaf.noise), 0.0)
+    h[:, latent] = w[:, latent] * np.where(data.seen, np.asarray(data.y)[:, 0], 0.0)
+    return w, h
+
+
+def likeliest(found: Sequence[Found]) -> Found:
+    """Of several answers the one with the largest evidence, if there are any that were reached without wider noise."""
+    ended = [one for one in found if one.status == CONVERGED and np.isfinite(one.log_evidence)]
+    return max(ended, key=lambda one: float(one.log_evidence)) if ended else found[0]
 
 
 def converged(found: Found) -> bool:

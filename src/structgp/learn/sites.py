@@ -13,7 +13,17 @@ from jaxtyping import Array, Float
 
 from ..background import Early, compiling
 from ..engines.base import Engine
-from ..inference.base import CONVERGED, TOLERANCE, Found, Inference, Problem, find_sites, search
+from ..inference.base import (
+    CONVERGED,
+    TOLERANCE,
+    Found,
+    Inference,
+    Problem,
+    as_the_real_side_says,
+    find_sites,
+    likeliest,
+    search,
+)
 from ..inputs.layouts import Grid, Inputs
 from ..inputs.observations import Data
 from ..inputs.rows import in_bucket
@@ -81,10 +91,10 @@ class SiteEvidence:
         if model.likelihood.log_concave:
             warm = [start for start in (self._last.get(threading.get_ident()), self._cold) if start is not None]
             return search(model, inputs, data, engine, rule, warm, TOLERANCE)
-        found = [find_sites(*arguments, start, TOLERANCE) for start in (*self._last.values(), self._cold)]
-        ended = [one for one in found if one.status == CONVERGED and np.isfinite(one.log_evidence)]
-        if ended:
-            return max(ended, key=lambda one: float(one.log_evidence))
+        starts = [*self._last.values(), self._cold, as_the_real_side_says(model, self.data, self._cold)]
+        found = likeliest([find_sites(*arguments, start, TOLERANCE) for start in starts if start is not None])
+        if found.status == CONVERGED:
+            return found
         return search(model, inputs, data, engine, rule, (self._cold,), TOLERANCE)
 
     def _arguments(self, theta: Float[Any, " P"]) -> tuple[Any, ...]:
