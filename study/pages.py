@@ -39,7 +39,7 @@ def section(experiment: Experiment, kept: Mapping[str, Mapping[str, Any]]) -> st
     """One experiment: what it is, its table, why something fell short, and how it was run."""
     parts = [f"## {experiment.id}", f"{experiment.title} ({experiment.place}; {experiment.system})."]
     if experiment.kind != "runs":
-        return "\n\n".join([*parts, f"Not run: {experiment.reason}."]) + "\n"
+        return "\n\n".join([*parts, f"Not run: {experiment.reason}."])
     found = {name: found_in(record) for name, record in kept.items()}
     parts += [experiment.note] if experiment.note else []
     parts += [f"Baseline: {experiment.baseline}."] if experiment.baseline else []
@@ -53,7 +53,7 @@ def section(experiment: Experiment, kept: Mapping[str, Mapping[str, Any]]) -> st
         minutes = sum(case.minutes for case in left.values())
         cases = f" --cases {shlex.join(left)}" if kept else ""
         runs.append(f"- not run here, about {duration(minutes)}: `python -m study {experiment.id}{cases}`")
-    return "\n\n".join([*parts, "\n".join(runs)]) + "\n"
+    return "\n\n".join([*parts, "\n".join(runs)])
 
 
 def how_it_ran(name: str, record: Mapping[str, Any]) -> str:
@@ -70,7 +70,7 @@ def page(source: str, experiments: Iterable[Experiment], pages: Path = PAGES) ->
     """All experiments of a source."""
     own = [e for e in experiments if e.source == source]
     made = "This page is made by the runs: `python -m study --pages`. [What it is](index.md)."
-    return "\n\n".join([f"# {SOURCES[source]}", made, *(section(e, records(e.id, pages)) for e in own)])
+    return "\n\n".join([f"# {SOURCES[source]}", made, *(section(e, records(e.id, pages)) for e in own)]) + "\n"
 
 
 def coverage(experiments: Iterable[Experiment], pages: Path = PAGES) -> str:

@@ -293,7 +293,7 @@ MINUTES_2_1 = {
 }
 
 
-FOLDS = "few folds, and not the source's ten: an error of 0.1 on 1,000 rows has a standard error of 0.01, on 75 rows of 0.035"
+FOLDS = "few folds where the source has ten: an error of 0.1 on 1,000 rows has a standard error of 0.01, on 75 rows of 0.035"
 
 
 def folder_of(name: str) -> str:
