@@ -128,6 +128,8 @@ def test_inducing_inputs_are_held_at_their_best_where_parameters_are_averaged_ov
     inputs = [member.kernel.inputs for member in found.members]
     assert all(np.array_equal(one, found.kernel.inputs) for one in inputs)
     assert "6 inducing inputs" in found.summary()
+    evidence = sg.evidence(gp, X[:40], Y[:40], restarts=0, approximate=sg.Inducing(6))
+    assert evidence.log == pytest.approx(found.evidence.log, abs=1e-4)
 
 
 def test_learning_begins_at_other_models_where_these_are_more_probable():

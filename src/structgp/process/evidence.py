@@ -18,7 +18,7 @@ from ..learn.objective import Objective
 from ..learn.peak import Averaging, Evidence, Peak
 from ..learn.sites import SiteEvidence
 from ..linalg.dense.cholesky import lapack_threads
-from ..parameters.tree import free_vector
+from ..parameters.tree import free_vector, leaves
 from .conditioning import rule_for
 
 SEARCHED = ("ais", "smc")  # methods that begin around all modes that are found
@@ -78,6 +78,8 @@ def density_of(
     data = read_observations(gp.likelihood, y, noise, missing, inputs, extra, weights)
     rule = rule_for(gp, inference, data)
     gp, inputs, data, chosen = gp._planned(inputs, structure, approximate, data, rule)
+    if at is not None and any(leaf.path.endswith(".inputs") for leaf in leaves(at)):
+        gp = at  # with the inducing inputs that were found, and are held
     if rule is None:
         objective = objective_at(gp if at is None else at, gp, inputs, data, chosen.chosen)
     else:
