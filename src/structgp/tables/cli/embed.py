@@ -14,7 +14,7 @@ from .options import (
     DataArgument,
     DatesOption,
     DimensionsOption,
-    LeftOutOption,
+    IgnoreOption,
     OutFolder,
     SeedOption,
 )
@@ -25,7 +25,7 @@ def embed(
     data: DataArgument,
     dimensions: DimensionsOption = "2",
     color: ColorOption = None,
-    ignore: LeftOutOption = (),  # type: ignore[assignment]
+    ignore: IgnoreOption = (),  # type: ignore[assignment]
     out: OutFolder = Path("structgp-embed"),
     budget: Budget = "2m",
     dates: DatesOption = "auto",

@@ -97,7 +97,9 @@ IntegerOption = Annotated[list[str], typer.Option("--integer", help="A range of 
 ChoicesOption = Annotated[list[str], typer.Option("--choices", help="Categories: solvent=water,ethanol.")]
 ConstraintOption = Annotated[list[str], typer.Option("--constraint", help='What must hold: "temp + 2*flow <= 100".')]
 OutcomeOption = Annotated[list[str], typer.Option("--outcome", help='A limit of another measured column: "cost <= 5".')]
-IgnoreOption = Annotated[list[str], typer.Option("--ignore", help="A column that is no variable.")]
+IgnoreOption = Annotated[
+    list[str], typer.Option("--ignore", help="A column that is left out.", autocompletion=columns_beginning)
+]
 CountOption = Annotated[int, typer.Option("--n", min=1, help="How many runs are suggested side by side.")]
 AppendOption = Annotated[Path | None, typer.Option("--append", help="Add the suggestions to this table, as pending runs.")]
 ExplainOption = Annotated[bool, typer.Option("--explain", help="Say why in a column suggested_because, where there is one.")]
@@ -109,9 +111,6 @@ DimensionsOption = Annotated[str, typer.Option("--dimensions", help="How many co
 ColorOption = Annotated[
     str | None,
     typer.Option("--color", help="The column that rows are coloured by; it is not laid out.", autocompletion=columns_beginning),
-]
-LeftOutOption = Annotated[
-    list[str], typer.Option("--ignore", help="A column that is not laid out.", autocompletion=columns_beginning)
 ]
 DemoArgument = Annotated[str, typer.Argument(help="co2, friedman, additive, nonstationary or sinc.")]
 VersionOption = Annotated[bool, typer.Option("--version", help="Print the version and stop.")]
