@@ -132,7 +132,7 @@ def test_a_model_of_a_series_is_forecast(folder):
 
 @pytest.mark.full
 def test_a_table_is_forecast_along_its_only_dates(folder):
-    options = ("--target", "v", "--kernel", "Matern32(lengthscale=5)", "--parameters", "best", "--horizon", 2)
+    options = ("--kernel", "Matern32(lengthscale=5)", "--parameters", "best", "--horizon", 2)
     found = as_json("forecast", folder / "series.csv", *options)
     assert [row["day"] for row in found["forecast"]] == ["2024-02-10", "2024-02-11"]
     assert found["horizon"] == 2
@@ -189,6 +189,7 @@ def test_a_likelihood_that_is_named_is_taken(folder, tmp_path):
             ["forecast", "rows.csv", "--target", "key", "--likelihood", "cauchy"],
             "likelihood must be one of auto, gaussian, student-t",
         ),
+        (["fill", "rows.csv", "--targets", "key"], "column 'key' has no gap"),
         (["fill", "full.csv"], "no column of numbers has a gap"),
         (["fill", "series.csv", "--targets", "v,w"], "no target 'w'"),
         (["compare", "series.csv", "good.structgp"], "two different models at least are compared"),

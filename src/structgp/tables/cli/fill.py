@@ -50,6 +50,8 @@ def fill(
     time = time_in(table.frame, time)
     asked = [name.strip() for name in targets.split(",")] if targets is not None else with_gaps(table.frame, time)
     names = [find_column(table.frame, name, "target") for name in asked]
+    if len(names) == 1 and not table.frame[names[0]].null_count():
+        raise ValueError(f"column {names[0]!r} has no gap: there is nothing to fill")
     options: dict[str, Any] = {"parameters": parameters, "seed": seed}
     with watching(as_json, seconds) as say:
         if len(names) > 1:

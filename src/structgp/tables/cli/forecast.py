@@ -120,7 +120,8 @@ def _of_table(
     deadline = Deadline.after(seconds)
     table = read_table(data, dates=dates, zone=zone)
     time = time_in(table.frame, time)
-    target = target_of(table.frame, target, time)
+    others = [name for name in table.frame.columns if name != time]
+    target = target_of(table.frame, others[0] if target is None and time and len(others) == 1 else target, time)
     from ..automatic import fit_table  # takes seconds, which a wrong name need not wait for
 
     with watching(as_json, seconds) as say:
