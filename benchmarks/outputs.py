@@ -2,6 +2,7 @@
 
     python -m benchmarks.outputs jura                        # cadmium at 100 places from nickel and zinc; beside GPyTorch
     python -m benchmarks.outputs e4 e5 e6 e7 e8 --draws 12 --jobs 8
+    python -m benchmarks.outputs unrelated --draws 8         # series that share nothing: what a coupled model loses
     python -m benchmarks.outputs bank --draws 50 --jobs 8    # 50 random systems, three settings, least squares, TC, DC, default
     python -m benchmarks.outputs peer --draws 12             # the same systems by the package impulseest, if it is installed
     python -m benchmarks.outputs speed                       # gradients in units of one Matérn-3/2; --rows 1000000
@@ -143,6 +144,23 @@ def e8(seed: int, parameters: str) -> dict[str, Any]:
     return {f"sd {j}": float(sd[j - 1]) for j in (1, 5, 10, 14, 16, 20)} | {
         f"alone {j}": float(control[j - 1]) for j in (1, 5, 14)
     }
+
+
+def unrelated(seed: int, parameters: str) -> dict[str, Any]:
+    """Three series that share nothing: −log p of rows left out, together and apart, and whether sharing is spoken of."""
+    import structgp as sg
+
+    rng = np.random.default_rng(seed)
+    x, at = rng.uniform(-1, 1, 40), rng.uniform(-1, 1, 60)
+    functions = [smooth(rng) for _ in range(3)]
+    seen = lambda places: np.stack([f(places) for f in functions], axis=1) + 0.05 * rng.standard_normal((len(places), 3))
+    Y, new = seen(x), seen(at)
+    model = sg.fit_outputs(x, Y, logs=False, compare=True, parameters=parameters, restarts=0)
+    together = -np.mean(model.log_prob(at, new))
+    single = [sg.GP(sg.Matern32(), sg.Gaussian(0.01), sg.ConstantMean()).fit(x, y, parameters=parameters) for y in Y.T]
+    apart = -np.mean([one.predict(at).log_prob(y) for one, y in zip(single, new.T, strict=True)])
+    spoken = float("sharing pays" in " ".join(model.words()))
+    return {"nlp together": together, "nlp apart": apart, "together − apart": together - apart, "said to share": spoken}
 
 
 SETTINGS = {"white, SNR 10": (250, 10.0, 0.0), "low-pass, SNR 10": (250, 10.0, 0.6), "low-pass, SNR 1": (500, 1.0, 0.6)}
@@ -459,6 +477,7 @@ STUDIES: dict[str, Callable[[int, str], dict[str, Any]]] = {
     "e6": e6,
     "e7": e7,
     "e8": e8,
+    "unrelated": unrelated,
     "bank": bank,
     "peer": peer,
     "sensors": sensors,

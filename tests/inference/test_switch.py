@@ -173,6 +173,7 @@ def test_what_is_said_of_outliers():
     y[0] = np.nan
     gp = sg.GP(sg.Independent(GATE, SIGNAL), MODELS["Twinned"][0], sg.ConstantMean([1.0, 0.1]))
     fitted = gp.condition(x, y, missing="infer")
+    assert "latents        kernels[0] is the gate, kernels[1] is the signal" in fitted.summary()
     p = fitted.outlier_probability
     assert np.isnan(p[0])
     assert np.nanmin(p[inside]) > 0.8

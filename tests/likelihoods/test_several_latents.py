@@ -173,6 +173,8 @@ def test_which_latent_is_what():
     assert latents(sg.TwoExperts()) == [(1, [(0, 1)]), (2, [(0, -1)])]
     assert latents(sg.TwoProcesses()) == [(0, [(None, 1)]), (1, [(None, -1)])]
     assert sg.Ignorant().latents == 2
+    assert sg.TwoExperts().latent_names == ("gate", "signal 1", "signal 2")
+    assert sg.HeteroscedasticGaussian().latent_names == ("log noise", "signal")
     assert sg.Triplet().signal[0] == 2
     assert sg.HeteroscedasticGaussian().signal[0] == 1
     softer = sg.Twinned(0.01, 1.0).softened(0.5)

@@ -76,6 +76,13 @@ class Likelihood(Parametrised):
         return 0
 
     @property
+    def latent_names(self) -> tuple[str, ...]:
+        """What the latents are, in their order, where they are not alike: gates first, then signals."""
+        gates, signals = self.gates, self.latents - self.gates
+        numbered = lambda what, count: [what if count == 1 else f"{what} {number}" for number in range(1, count + 1)]
+        return (*numbered("gate", gates), *numbered("signal", signals)) if gates else ()
+
+    @property
     def coupled(self) -> bool:
         """Whether the sites of several latents are full matrices: else one number for each latent keeps them apart."""
         return False

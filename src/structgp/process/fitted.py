@@ -107,6 +107,8 @@ class Fitted(AtPlaces, AtObservations):
     def account(self) -> list[str]:
         """How the fit came about, line by line."""
         lines = [f"engine         {self.plan.engine.name}, {self.plan.chosen.quality}"]
+        if names := self.likelihood.latent_names:
+            lines.append(f"latents        {', '.join(f'kernels[{c}] is the {name}' for c, name in enumerate(names))}")
         counted = [f"column {d} in {clock!r}" for d, clock in enumerate(clocks_of(self.inputs)) if clock is not None]
         if counted:
             lines.append(f"dates          {'; '.join(counted)}")
