@@ -180,7 +180,57 @@ def new(args: argparse.Namespace) -> None:
     print(table(rows))
 
 
-COMMANDS = {"oil": maps, "oil100": lambda args: maps(args, True), "missing": missing, "new": new}
+def profile(args: argparse.Namespace) -> None:
+    """What one evaluation takes, part by part, beside one product of the rows with the inducing inputs."""
+    from structgp.models.latent.fit import fit_latents
+
+    X, rows = oil()[0], []
+    for believed in (False, True):
+        for share in (0.0, SHARE):
+            holes = np.where(np.random.default_rng(0).uniform(size=X.shape) < share, np.nan, X)
+            fitted = fit_latents(holes, 2, believed=believed, max_evaluations=1)
+            what = f"{'Gaussians' if believed else 'points'}, {share:.0%} missing"
+            rows.append({"places": what, "rows": len(X), "inducing": len(fitted.model.kernel.inputs), **_parts(fitted)})
+    print(table(rows))
+
+
+def _parts(fitted: Any) -> dict[str, str]:
+    """What the parts of an evaluation take."""
+    import jax
+
+    from structgp.linalg.features import cells as numbers
+    from structgp.models.latent.model import value_and_gradient
+    from structgp.parameters.tree import free_vector
+    from structgp.structure.dense import covariance
+
+    with jax.enable_x64(True):
+        model, cells = jax.device_put((fitted.model, fitted.cells))
+        theta, U, z = free_vector(model), model.kernel.inputs, model.latents.z
+        cross = jax.jit(lambda U, z: covariance(model.kernel.kernel, U, z))
+        whiten = jax.jit(lambda K: numbers.solve_lower(model.root(), K, len(U)))
+        K = cross(U, z)
+        V = whiten(K)
+        took = {"one product": _best(jax.jit(lambda V: V @ V.T), V), "K": _best(cross, U, z), "V": _best(whiten, K)}
+        took["sums"] = _best(jax.jit(numbers.grams), V, cells.patterns)
+        took["bound"] = _best(jax.jit(lambda model, cells: model.bound(cells)), model, cells)
+        took["with gradient"] = _best(value_and_gradient, theta, model, cells)
+    return {name: f"{value:.2f} ms" for name, value in took.items()}
+
+
+def _best(function: Callable[..., Any], *arguments: Any, count: int = 9) -> float:
+    """Milliseconds of the processor, the least of a few calls."""
+    import jax
+
+    jax.block_until_ready(function(*arguments))
+    took = []
+    for _ in range(count):
+        began = time.process_time()
+        jax.block_until_ready(function(*arguments))
+        took.append(time.process_time() - began)
+    return 1e3 * min(took)
+
+
+COMMANDS = {"profile": profile, "oil": maps, "oil100": lambda args: maps(args, True), "missing": missing, "new": new}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

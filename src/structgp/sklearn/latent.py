@@ -28,7 +28,7 @@ class GPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RowReader):
         What is believed of the functions; None is `SquaredExponential`, with one lengthscale for all coordinates, or with
         `bayesian` one for each. Its values are where learning starts, less those that are `fixed`.
     inducing : int or None, default None
-        Through how many inducing inputs the functions are seen; they are learned as well. None takes 100, with `bayesian` 50.
+        Through how many inducing inputs the functions are seen; they are learned as well. None takes 200, with `bayesian` 50.
     start : {"diffusion", "pca"} or array (N, dimensions), default "diffusion"
         Where learning begins, which decides what map is found: a diffusion map, principal components, or any other map, such
         as that of scikit-learn's Isomap. With "auto" dimensions it is "pca".

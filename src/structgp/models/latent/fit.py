@@ -25,6 +25,7 @@ from ...learn.climb import climb
 from ...learn.clock import Deadline
 from ...learn.objective import Objective
 from ...likelihoods.gaussian import Gaussian
+from ...linalg.dense.cholesky import lapack_threads
 from ...linalg.features.cells import TableCells
 from ...linalg.features.placing import centres
 from ...linalg.neighbours.diffusion import diffusion_map
@@ -39,7 +40,7 @@ from .model import BackConstraints, LatentEvidence, LatentGaussians, LatentModel
 from .units import ColumnUnits, checked
 
 STARTS = ("diffusion", "pca")
-INDUCING, INDUCING_GAUSSIANS = 100, 50  # inducing inputs where nothing is said; over Gaussians their pairs cost
+INDUCING, INDUCING_GAUSSIANS = 200, 50  # inducing inputs where nothing is said; over Gaussians their pairs cost
 NOISE = 0.5  # of the variance, at the start
 SURE = 0.1  # variance of what is believed of a latent input, at the start
 FILLING = 10  # components that fill missing cells for the start
@@ -177,7 +178,8 @@ def _climbed(
         raise ValueError(str(reason))
     objective, count = Objective(model, LatentEvidence(model, cells)), int(np.sum(cells.counts))
     options: dict[str, Any] = {"restarts": 0, "seed": seed, "max_evaluations": most, "progress": progress}
-    learned, learning = climb(model, objective, [free_vector(model)], count, began, deadline=deadline, **options)
+    with lapack_threads(len(model.kernel.inputs)):  # the matrices are as small as the inducing inputs are few
+        learned, learning = climb(model, objective, [free_vector(model)], count, began, deadline=deadline, **options)
     return as_numpy(learned), learning
 
 
