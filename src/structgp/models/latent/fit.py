@@ -80,10 +80,14 @@ def fit_latents(
     if isinstance(dimensions, str) and dimensions != "auto":
         raise ValueError(f"dimensions must be a whole number or 'auto', got {dimensions!r}")
     auto = isinstance(dimensions, str)
+    asked = 1 if auto else whole(dimensions, "dimensions", 1)
+    if len(Y) < asked + 2:
+        said = "n_samples = 1" if len(Y) == 1 else f"{len(Y)} rows"
+        raise ValueError(f"X has {said}: {asked} coordinates need {asked + 2} rows or more")
     believed = auto if believed is None else believed
     units = ColumnUnits.of(Y, scale)
     y = units.to(Y)
-    Q = min(MOST, y.shape[1], len(y) - 2) if auto else whole(dimensions, "dimensions", 1)
+    Q = min(MOST, y.shape[1], len(y) - 2) if auto else asked
     _check(Y, Q, believed, auto, back, dynamics, times)
     if noise not in ("shared", "columns"):
         raise ValueError(f"noise must be 'shared' or 'columns', got {noise!r}")
@@ -108,10 +112,7 @@ def fit_latents(
 
 
 def _check(Y: np.ndarray, Q: int, believed: bool, auto: bool, back: Any, dynamics: Any, times: Any) -> None:
-    N, C = Y.shape
-    if N < Q + 2:
-        said = f"n_samples = {N}" if N == 1 else f"{N} rows"
-        raise ValueError(f"X has {said}: {max(Q, 1)} coordinates need {max(Q, 1) + 2} rows or more")
+    C = Y.shape[1]
     if Q > C:
         raise ValueError(f"dimensions={Q}, but X has n_features = {C} columns: ask for at most {C}")
     if (dynamics is None) != (times is None):
