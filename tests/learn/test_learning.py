@@ -210,6 +210,17 @@ def test_the_start_is_suggested_by_the_data():
     np.testing.assert_array_equal(starts[0], free_vector(GP))
 
 
+@pytest.mark.parametrize("unit", [1e-3, 1e3])
+def test_a_given_lengthscale_is_tried_in_the_units_of_the_data(unit):
+    """Many waves are noise to a function as long as the line: the one that was given is right, but for its variance."""
+    t = np.arange(400.0)
+    y = np.sin(t / 4) + 0.3 * np.random.default_rng(0).standard_normal(400)
+    gp = sg.GP(sg.Matern52(8.0), sg.Gaussian(0.1))
+    ours, other = (gp.fit(t, scale * y, restarts=0, parameters="best") for scale in (1.0, unit))
+    assert values(other)["kernel.lengthscale"] == pytest.approx(values(ours)["kernel.lengthscale"], rel=1e-2)
+    assert other.log_evidence + 400 * np.log(unit) == pytest.approx(ours.log_evidence, abs=1e-4)
+
+
 LEARNED = [name for name in zoo.KERNELS if name != "Constant"][::4]
 
 

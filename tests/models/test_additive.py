@@ -66,8 +66,9 @@ def test_products_along_lines_are_products_with_the_matrix(n):
     v = RNG.standard_normal((N, D, 2))
     with jax.enable_x64(True):
         u = rate * np.diff(t, axis=0, prepend=t[:1])
-        product = np.asarray(quasiseparable.product(u, v, n))
-        cross = np.asarray(quasiseparable.between(quasiseparable.sweep(u, v, n), jnp.asarray(t), jnp.asarray(XS), rate, n))
+        between = lambda u, v, t: quasiseparable.between(quasiseparable.sweep(u, v, n), t, jnp.asarray(XS), rate, n)
+        both = jax.jit(lambda u, v, t: (quasiseparable.product(u, v, n), between(u, v, t)))
+        product, cross = (np.asarray(part) for part in both(u, v, t))
         for d in range(D):
             K, Ks = (
                 np.asarray(jax.jit(sg.covariance)(MATERN[n](lengths[d]), x[:, d : d + 1], t[:, d : d + 1])) for x in (t, XS)
@@ -120,8 +121,13 @@ def test_the_bound_is_one(lengths, noise):
         objective = SplineSums.over(gp, inputs, data, 16)
         value = float(objective(free_vector(gp))[0])
         lines = lines_of(kernel, jnp.asarray(X))
-        splined, sums = SplineMap.on(objective.basis, lines), objective.sums.over(noise)
-        left_out = splined.left_out_of_lines(jnp.diagonal(whitened(splined, sums)[0]), sums)
+
+        @jax.jit
+        def left_out_of(basis, lines, sums):
+            splined, sums = SplineMap.on(basis, lines), sums.over(noise)
+            return splined.left_out_of_lines(jnp.diagonal(whitened(splined, sums)[0]), sums)
+
+        left_out = left_out_of(objective.basis, lines, objective.sums)
         # rounding may not make the projection larger than what it projects
         assert np.min(left_out) > -1e-6 * N / noise
     assert value < exact + 1e-6 * abs(exact)
@@ -160,8 +166,8 @@ def test_probes_estimate_what_the_bound_leaves_out():
     engine = AdditiveEngine(8)  # few knots: much is left out
     with jax.enable_x64(True):
         sites = Sites.seen_as(jnp.asarray(Y)[:, None], jnp.full(N, NOISE), jnp.ones(N, bool))
-        conditional = jax.jit(lambda form, sites: engine.condition(form, sites))(additive(KERNEL, as_inputs(X)), sites)
-        found = np.asarray(remainders(conditional, jax.random.key(0), 16))
+        conditional = jax.jit(lambda inputs, sites: engine.condition(additive(KERNEL, inputs), sites))(as_inputs(X), sites)
+        found = np.asarray(jax.jit(remainders, static_argnums=2)(conditional, jax.random.key(0), 16))
         projected = 2 * np.sum(np.log(np.diagonal(conditional.projected.factor))) + N * np.log(NOISE)
         upper = float(conditional.log_det_and_gram()[0])
     exact = np.linalg.slogdet(covariance(KERNEL, X, X) + NOISE * np.eye(N))[1]

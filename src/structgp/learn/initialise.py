@@ -40,6 +40,7 @@ BLOCK = 2  # cells along each side of the blocks that these come in
 LAGGING = 0.1  # of the spread of the inputs: the unit of lags
 TERMS = (1 / 3, 2.0, 1 / 10, 6.0)  # factors on the scales of terms that outputs share: those that begin alike stay alike
 GROUP = 20  # rows of a group, where they are not cells
+FAR = 30.0  # times what the data say that the variances of a kernel are, where it was given in other units
 
 
 def candidates(model: Model, X: np.ndarray, data: Data) -> Iterator[Model]:
@@ -51,6 +52,8 @@ def candidates(model: Model, X: np.ndarray, data: Data) -> Iterator[Model]:
         of_mean = _of_mean(model, level, X)
         if not share and of_mean:  # where the level is learned, the given kernel is tried at that of the data
             yield _with_learned(model, of_mean)
+        if not share:
+            yield from _in_their_units(model, likelihood, scales, spread, of_mean)
         for variance in (spread, *(_with_offset(model, X, level, spread) if not share else ())):
             kernel = _suggested_kernel(model, factor * scales, variance)
             yield _with_learned(model, _suggestions(model, likelihood, kernel, of_mean))
@@ -144,6 +147,22 @@ def _suggestions(model: Model, likelihood: Any, kernel: Kernel, of_mean: dict[st
     values = {f"kernel.{path}": value for path, value in named_values(kernel).items()}
     values |= {f"likelihood.{path}": value for path, value in named_values(likelihood).items()}
     return values | of_mean
+
+
+def _in_their_units(model: Model, likelihood: Any, scales: np.ndarray, spread: Any, of_mean: dict[str, Any]) -> Iterator[Model]:
+    """The given kernel with its variances in the units of the data, where it was not: what else is said of it may be right."""
+    given = named_values(model.kernel)
+    ours, wider = (named_values(_suggested_kernel(model, scales, variance)) for variance in (spread, 4 * spread))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        powers = {path: np.log(np.mean(np.divide(wider[path], ours[path]))) / np.log(4) for path in given}
+        variances = [path for path in given if abs(powers[path] - 1) < 1e-6]
+        total = lambda values: sum(float(np.mean(values[path])) for path in variances)
+        factor = np.divide(total(ours), total(given))
+    if np.isfinite(factor) and abs(np.log(factor)) > np.log(FAR):
+        moved = {path: given[path] * factor**power for path, power in powers.items() if np.isfinite(power) and power > 1e-6}
+        values = {f"kernel.{path}": value for path, value in moved.items()}
+        values |= {f"likelihood.{path}": value for path, value in named_values(likelihood).items()}
+        yield _with_learned(model, values | of_mean)
 
 
 def _of_mean(model: Model, level: Any, X: np.ndarray) -> dict[str, Any]:
