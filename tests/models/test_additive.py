@@ -123,11 +123,11 @@ def test_the_bound_is_one(lengths, noise):
         lines = lines_of(kernel, jnp.asarray(X))
 
         @jax.jit
-        def left_out_of(basis, lines, sums):
+        def left_out_of(basis, sums):
             splined, sums = SplineMap.on(basis, lines), sums.over(noise)
             return splined.left_out_of_lines(jnp.diagonal(whitened(splined, sums)[0]), sums)
 
-        left_out = left_out_of(objective.basis, lines, objective.sums)
+        left_out = left_out_of(objective.basis, objective.sums)
         # rounding may not make the projection larger than what it projects
         assert np.min(left_out) > -1e-6 * N / noise
     assert value < exact + 1e-6 * abs(exact)

@@ -52,7 +52,7 @@ def candidates(model: Model, X: np.ndarray, data: Data) -> Iterator[Model]:
         of_mean = _of_mean(model, level, X)
         if not share and of_mean:  # where the level is learned, the given kernel is tried at that of the data
             yield _with_learned(model, of_mean)
-        if not share:
+        if not share and model.likelihood.latents == 1:
             yield from _in_their_units(model, likelihood, scales, spread, of_mean)
         for variance in (spread, *(_with_offset(model, X, level, spread) if not share else ())):
             kernel = _suggested_kernel(model, factor * scales, variance)
