@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from structgp.tables.cli import app
+from structgp.tables.report.choices import trace_figure
 from structgp.tables.runs import outcomes_of, question, read_runs, variables_of, with_suggestions
 
 BOUNDS = ("--bounds", "temp=20:80", "--bounds", "flow=0.1:10:log")
@@ -140,6 +141,18 @@ def test_a_report_shows_slices_and_the_trace(tmp_path):
     page = out.read_text()
     for part in ("Largest yield", "What to measure next", "Runs and the best so far", "Along flow, through the best point"):
         assert part in page
+
+
+def test_runs_beyond_a_limit_are_told_apart(tmp_path):
+    path = write(tmp_path / "runs.csv", ["30,2.5,3", "50,4.5,7", "60,failed,", "70,3.5,4"], "temp,yield,cost")
+    ask = question(
+        read_runs(path), "yield", maximise=True, variables=variables_of(["temp=20:80"], [], []), outcomes={"cost": (None, 5.0)}
+    )
+    (figure,) = trace_figure(ask.optimiser, "yield")
+    runs, best, beyond = figure.traces
+    assert (runs.x.tolist(), runs.y.tolist()) == ([1, 4], [2.5, 3.5])
+    assert (beyond.x.tolist(), beyond.y.tolist(), beyond.name) == ([2], [4.5], "runs beyond a limit")
+    assert (best.x.tolist(), best.y.tolist()) == ([1, 2, 2, 3, 3, 4, 4], [2.5, 2.5, 2.5, 2.5, 2.5, 2.5, 3.5])
 
 
 def test_bounds_are_guessed_and_said(tmp_path):

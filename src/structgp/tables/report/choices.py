@@ -9,7 +9,7 @@ import numpy as np
 
 from ...decide.optimise import Optimiser, Suggestion
 from ...decide.space import Category
-from .figures import Figure, Trace
+from .figures import COLOURS, Figure, Trace
 
 PLACES = 41  # along a slice
 MOST = 12  # slices
@@ -21,13 +21,14 @@ def trace_figure(optimiser: Optimiser, target: str) -> list[Figure]:
     if not np.isfinite(values).any():
         return []
     number = np.arange(1.0, len(values) + 1)
-    seen = np.isfinite(values)
+    good = np.array([optimiser._is_good(run) for run in optimiser.history])
+    beyond = np.isfinite(values) & ~good
     best = np.isfinite(optimiser.trace)
-    traces = (
-        Trace("points", number[seen], values[seen], "runs"),
-        Trace("line", number[best], optimiser.trace[best], "best so far"),
-    )
-    return [Figure("Runs and the best so far", "run", target, traces)]
+    steps = np.repeat(number[best], 2)[1:], np.repeat(optimiser.trace[best], 2)[:-1]
+    traces = [Trace("points", number[good], values[good], "runs"), Trace("line", *steps, "best so far")]
+    if beyond.any():
+        traces.append(Trace("points", number[beyond], values[beyond], "runs beyond a limit", colour=COLOURS["guide"]))
+    return [Figure("Runs and the best so far", "run", target, tuple(traces))]
 
 
 def slice_figures(optimiser: Optimiser, target: str) -> list[Figure]:
