@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 PARTS = 8
-LIMIT = 64  # MB that the fit of a file may add, in `memory`
+LIMIT = 32  # MB that the fit of a file may add, in `memory`
 WORKERS = 1000
 WIRE = 1e8  # bytes a second into the client, of a plain network: the only number that nothing here measures
 

@@ -19,6 +19,7 @@ def rows(tmp_path):
     return sg.ParquetBatches(tmp_path / "rows.parquet", "y", rows=150)
 
 
+@pytest.mark.full
 def test_parts_are_learned_from_as_rows_are(x64, rows):
     parts, whole = sg.AdditiveGP().fit(rows), sg.AdditiveGP().fit(X, Y)
     assert np.allclose(free_vector(parts.gp), free_vector(whole.gp), atol=0.02)  # knots stand at the ends as well

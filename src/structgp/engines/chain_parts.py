@@ -6,6 +6,7 @@ every part knows its share of log|C| and TᵀC⁻¹T, with the gradient of the w
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -62,7 +63,8 @@ class ChainInParts(eqx.Module):
     def sites(self, model: Model, part: ChainPart) -> Sites:
         """The sites of a part, its columns the targets and the basis functions."""
         scale = variances(model.kernel, jnp.reshape(part.first, (1, 1)))[0]
-        return sites_of(model, part.t[:, None], part.data, scale)
+        noise = jnp.broadcast_to(part.data.noise, part.t.shape)
+        return sites_of(model, part.t[:, None], dataclasses.replace(part.data, noise=noise), scale)
 
     def log_det_and_gram(self, model: Model, part: ChainPart, others: Others) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         """The share of a part in log|C| and TᵀC⁻¹T; the gradient is that of the whole through this part."""
@@ -83,7 +85,7 @@ class ChainInParts(eqx.Module):
         log_det, gram = kalman.site_sums(w, T, smoothed.predicted_variance, smoothed.predicted_mean, natural=False)
         engine = Kalman(self.harmonics, True, approximate=self.approximate)
         kernel = approximated(model.kernel, self.approximate)
-        return KalmanConditional(kernel, part.t, sites, smoothed, log_det, gram, engine, None, part.rank)
+        return KalmanConditional(kernel, part.t, sites, smoothed, log_det, gram, engine)
 
 
 def condense(model: Model, part: ChainPart, engine: ChainInParts) -> Message:

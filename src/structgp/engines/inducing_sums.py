@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -36,6 +37,7 @@ def structure_of(model: Model, X: Any) -> LowRank:
 def sums_over(model: Model, X: Any, data: Data, engine: InducingEngine) -> RowSums:
     """The sums over some rows, differentiable."""
     structure = structure_of(model, jnp.asarray(X))
+    data = dataclasses.replace(data, noise=jnp.broadcast_to(data.noise, data.seen.shape))
     sites = sites_of(model, structure.X, data, typical_variance(model.kernel, structure.X))
     white, blocks = structure.white(jnp.linalg.cholesky(structure.among()))
     sums = summed(white, blocks, structure.size, sites.precision, sites.targets, engine.rule, False)

@@ -18,7 +18,7 @@ class Data(eqx.Module):
     """Observations: T targets at N places, the known part of their noise variances, and which of them were seen."""
 
     y: Float[Any, "*S N T"]  # of many series S at once
-    noise: Float[Any, "*S R"]  # one for each place, or one for all
+    noise: Float[Any, "*S Q"]  # one for each place, or one for all
     seen: Bool[Any, "*S R"]
     flat: bool = eqx.field(static=True, default=True)  # y came as a vector, so answers are vectors
     extra: Float[Any, " N"] | None = None  # what the likelihood wants to know besides: exposure, trials, censoring

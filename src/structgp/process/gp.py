@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import numpy as np
@@ -48,12 +48,20 @@ from .fitted import Fitted
 from .inducing_stream import InducingStream, stream_through_inputs
 from .members import are_kept
 from .mixture import FittedMixture, averaged
-from .parts import climbers, condition_parts, fit_parts, plan_parts, read_parts
+from .parts import FittedParts, PartsPlan, climbers, condition_parts, fit_parts, plan_parts, read_parts
 from .prior import sample_prior
 from .series import FittedSeries, condition_series, fit_series
 from .series_by import FittedSeriesBy, condition_series_by, fit_series_by
 from .stream import Stream, from_nothing
 
+if TYPE_CHECKING:  # what data in memory lead to; of data in parts the docstrings say it
+    Planned = Plan
+    Given = Fitted
+    Learned = Fitted | FittedMixture
+else:
+    Planned = Plan | PartsPlan
+    Given = Fitted | FittedParts | InducingStream
+    Learned = Given | FittedMixture
 MOST_ROWS = 5000  # of a table up to which the whole matrix, which is exact, goes before what a grid gives to a tolerance
 ALONG_TIME = ("markov", "toeplitz")  # structures of rows of a time and the number of an output
 STOPPED = (OUT_OF_TIME, INTERRUPTED)  # where learning ended without a mode to average around
@@ -144,7 +152,7 @@ class GP(Parametrised):
         weights: Any = None,
         parameters: Any = "auto",
         over: Any = None,
-    ) -> Plan:
+    ) -> Planned:
         """What would run at these inputs, what it costs, and why not the others.
 
         Gaps and unequal noise may ask for another algorithm: with y, and what else `condition` takes, the plan knows of them.
@@ -180,7 +188,7 @@ class GP(Parametrised):
         extra: Any = None,
         weights: Any = None,
         over: Any = None,
-    ) -> Fitted:
+    ) -> Given:
         """The process given data, with the parameters as they are.
 
         `noise` are known noise variances, a number or one for each observation, on top of the likelihood's own.
@@ -231,7 +239,7 @@ class GP(Parametrised):
         rotations: int | str = 0,
         starts: Sequence[Any] = (),
         over: Any = None,
-    ) -> Fitted | FittedMixture:
+    ) -> Learned:
         """Learn the parameters, then condition on the data.
 
         `parameters` are "best", those that maximise the evidence (with priors: the posterior density), or averaged over, which

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -158,6 +158,12 @@ class FittedAdditive(Fitted):
         return axes
 
 
+if TYPE_CHECKING:  # what data in memory lead to
+    Given = FittedAdditive
+else:  # or a FittedAdditiveParts
+    Given = Any
+
+
 class AdditiveGP(Parametrised):
     """A sum of one-dimensional functions and a constant, seen through a likelihood.
 
@@ -187,7 +193,7 @@ class AdditiveGP(Parametrised):
         extra: Any = None,
         solver: str = SOLVERS[0],
         over: Any = None,
-    ) -> FittedAdditive:
+    ) -> Given:
         """The process given data, with the parameters as they are; arguments as in `GP.condition`.
 
         ``solver="backfitting"`` finds the mean by sweeps over the terms in place of conjugate gradients, for comparison;
@@ -219,7 +225,7 @@ class AdditiveGP(Parametrised):
         progress: bool | None = None,
         seconds: float | Deadline | None = None,
         over: Any = None,
-    ) -> FittedAdditive:
+    ) -> Given:
         """Learn all parameters by maximising a lower bound on the evidence, refining its knots as needed, then condition.
 
         Of Gaussian data without known noise variances the sums over rows are made once. Known `noise`, and sites for other
