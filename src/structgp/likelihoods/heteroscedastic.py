@@ -39,6 +39,7 @@ class HeteroscedasticGaussian(Likelihood):
 
     latents = 2
     coupled = True
+    latent_names = ("log noise", "signal")
     default_inference = "ep"
     inferences = ("ep", "power-ep", "variational")
 
