@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from structgp.tables.automatic.problem import calendar_of
 from structgp.tables.reading import Layout, find_column, read_frame
 
 TEXT = """date,speed,colour,empty,note,same
@@ -128,3 +129,11 @@ def test_a_picture_is_a_table_of_its_cells(tmp_path):
     (tmp_path / "cut.png").write_bytes((tmp_path / "picture.png").read_bytes()[:40])
     with pytest.raises(ValueError, match="damaged picture"):
         read_frame(tmp_path / "cut.png")
+
+
+def test_a_column_of_years_counts_by_the_calendar():
+    layout = Layout.of(pl.DataFrame({"year": [1990.04, 1990.12, 2001.5]}))
+    assert layout.used[0].unit == "years"
+    assert calendar_of(layout)["a year"] == pytest.approx(1.0)
+    assert Layout.of(pl.DataFrame({"year": [1.0, 2.0, 3.5]})).used[0].unit == ""
+    assert calendar_of(Layout.of(pl.DataFrame({"age": [1990.04, 1990.12, 2001.5]}))) == {}

@@ -133,9 +133,9 @@ def _steady(steps: np.ndarray) -> bool:
 
 
 def calendar_of(layout: Layout) -> dict[str, float]:
-    """The day, the week and the year in the units of a column of dates."""
+    """The day, the week and the year in the units of a column of dates, or of years with fractions."""
     column = layout.used[0]
-    return {name: length / SECONDS[column.unit] for name, length in CALENDAR.items()} if column.kind == "date" else {}
+    return {name: length / SECONDS[column.unit] for name, length in CALENDAR.items()} if column.unit else {}
 
 
 def seasons_of(t: np.ndarray, y: np.ndarray, calendar: Mapping[str, float] | None = None) -> dict[str, float]:

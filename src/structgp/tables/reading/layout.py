@@ -27,6 +27,7 @@ ROW_NUMBERS = re.compile(
 CELLS = ("row", "column", "grey")  # the columns of a picture
 MOST_TOLD = 12  # columns that are told one by one
 MOST_LEVELS = 20  # a text column with more different values than this is left out
+YEARS, FIRST_YEAR, LAST_YEAR = {"year", "years", "jahr"}, 1500.0, 2200.0  # names of columns that count years, with fractions
 EPOCH = 1970.0  # years are counted as in the calendar, other units from the beginning of the data
 
 
@@ -230,7 +231,9 @@ def look(series: pl.Series, how: How | None = None) -> Column:
         return Column(series.name, kind, gone, dropped="no value is a finite number")
     dropped = "the same value everywhere" if np.nanmin(values) == np.nanmax(values) else ""
     fill = float(np.nanmedian(values))
-    return Column(series.name, kind, gone, fill=fill, dropped=dropped, decimal=how.decimal, codes=how.codes)
+    years = series.name.strip().lower() in YEARS and np.nanmin(values) >= FIRST_YEAR and np.nanmax(values) <= LAST_YEAR
+    unit = "years" if years else ""
+    return Column(series.name, kind, gone, unit, fill=fill, dropped=dropped, decimal=how.decimal, codes=how.codes)
 
 
 def _style(series: pl.Series, seconds: np.ndarray) -> str:
