@@ -192,6 +192,9 @@ def sparse_error(part: Part, inputs: int) -> float:
     return labels(part, inputs, None, None).error
 
 
+TEN_EACH = "ten rows of each cluster are few: a tuned support vector machine misses the bar on them as well"
+
+
 @experiment(
     "001.figure-2.3",
     "XOR: four inducing inputs are enough, however many rows there are",
@@ -200,7 +203,10 @@ def sparse_error(part: Part, inputs: int) -> float:
     baseline="a tuned support vector machine on the same rows",
     note="Centres at ±1.5, best possible error 0.1247; mean over three sets of 40, 100, 200 and 400 rows.",
     cases=Case(
-        tuple(less(f"error with 4 inputs, {N} rows", 0.15, "the bar", within=0.02) for N in (40, 100, 200, 400)),
+        tuple(
+            less(f"error with 4 inputs, {N} rows", 0.15, "the bar", within=0.02, why=TEN_EACH if N == 40 else "")
+            for N in (40, 100, 200, 400)
+        ),
         minutes=1.5,
         repeats=3,
     ),
