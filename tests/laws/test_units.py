@@ -6,6 +6,8 @@ from sklearn.datasets import make_friedman1
 
 import structgp as sg
 import zoo
+from structgp.learn import climb
+from structgp.parameters.tree import free_names
 
 UP, DOWN = 2.0**40, 2.0**-40  # about 1e12 and 1e-12; powers of two leave every digit as it is
 FAR = 1e6  # standard deviations that data may lie away from zero
@@ -42,6 +44,31 @@ def test_learning_in_other_units_of_y(name):
         assert evidence == pytest.approx(expected[0], abs=1e-5)
         np.testing.assert_allclose(mean, expected[2], rtol=1e-3, atol=1e-4)
         np.testing.assert_allclose(variance, expected[3], rtol=1e-2, atol=1e-5)
+
+
+# name: a kernel with numbers that say nothing about the units of y
+AS_GIVEN = {
+    "Periodic": sg.Periodic(1.08, 0.8) + sg.Matern52(1.0),
+    "PeriodicTimes": sg.Periodic(1.08, 0.8) * sg.Matern52(1.0) + sg.Matern32(1.0),
+    "Cosine": sg.Cosine(1.08) + sg.Matern32(1.0),
+}
+
+
+@pytest.mark.parametrize("name", zoo.mostly_full(AS_GIVEN, "Periodic"))
+def test_where_learning_starts_and_may_go_in_units_that_the_kernel_was_not_given_in(monkeypatch, name):
+    """A start that is no use in these units must not move the bounds, nor what restarts find within them."""
+    t, found = np.linspace(0, 10, 60), []
+    y = np.sin(2 * np.pi * t / 0.83) * np.exp(-t / 10) + 0.5 * np.sin(0.7 * t) + 2 + 0.3 * np.cos(np.arange(60.0) ** 2)
+    bounds_of = climb.bounds_of
+    monkeypatch.setattr(climb, "bounds_of", lambda *given: found.append(bounds_of(*given)) or found[-1])
+    ends = []
+    for s in (UP, DOWN):
+        fitted = sg.GP(AS_GIVEN[name], sg.Gaussian(0.1)).fit(t, s * y, restarts=1, max_evaluations=60, parameters="best")
+        of_y = np.array([path.endswith(("variance", "noise")) and "factors[1]" not in path for path in free_names(fitted.gp)])
+        found[-1] = found[-1] - 2 * np.log(s) * of_y[:, None]
+        ends.append(fitted.log_evidence + len(y) * np.log(s))
+    np.testing.assert_allclose(found[0], found[1], atol=1e-8)
+    assert ends[0] == pytest.approx(ends[1], abs=1e-2)
 
 
 # name: the kernel for inputs in units in which all lengths are `a` times as large, and places `b` further on

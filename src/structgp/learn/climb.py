@@ -200,6 +200,7 @@ def climb(
             f"the evidence is not finite at the start, {with_free(model, starts[0])}: "
             "check the data for extreme values, or give other starting values"
         )
+    starts = [best.theta, *starts[1:]]  # what was given counts where it is the best: it may have been said in other units
     free, bounds = _Free(objective, np.ones(len(best.theta)) if units is None else units), bounds_of(model, starts)
     ours = np.ones(len(bounds), bool) if limits is None else np.isinf(limits[:, 1])  # bounds that nothing is known to need
     if limits is not None:

@@ -52,9 +52,10 @@ def candidates(model: Model, X: np.ndarray, data: Data) -> Iterator[Model]:
         of_mean = _of_mean(model, level, X)
         if not share and of_mean:  # where the level is learned, the given kernel is tried at that of the data
             yield _with_learned(model, of_mean)
-        if not share and model.likelihood.latents == 1:
-            yield from _in_their_units(model, likelihood, scales, spread, of_mean)
-        for variance in (spread, *(_with_offset(model, X, level, spread) if not share else ())):
+        variances = (spread, *(_with_offset(model, X, level, spread) if not share else ()))
+        if not share and model.likelihood.latents == 1:  # about a mean that is known a kernel was given with the offset in it
+            yield from _in_their_units(model, likelihood, scales, variances[-1], of_mean)
+        for variance in variances:
             kernel = _suggested_kernel(model, factor * scales, variance)
             yield _with_learned(model, _suggestions(model, likelihood, kernel, of_mean))
 
@@ -159,10 +160,13 @@ def _in_their_units(model: Model, likelihood: Any, scales: np.ndarray, spread: A
         total = lambda values: sum(float(np.mean(values[path])) for path in variances)
         factor = np.divide(total(ours), total(given))
     if np.isfinite(factor) and abs(np.log(factor)) > np.log(FAR):
-        moved = {path: given[path] * factor**power for path, power in powers.items() if np.isfinite(power) and power > 1e-6}
-        values = {f"kernel.{path}": value for path, value in moved.items()}
-        values |= {f"likelihood.{path}": value for path, value in named_values(likelihood).items()}
+        scaling = {path: power for path, power in powers.items() if np.isfinite(power) and power > 1e-6}
+        moved = {f"kernel.{path}": given[path] * factor**power for path, power in scaling.items()}
+        values = moved | {f"likelihood.{path}": value for path, value in named_values(likelihood).items()}
         yield _with_learned(model, values | of_mean)
+        if isinstance(model.likelihood, Gaussian):  # all that was given times one number: noise beside the signal as it was
+            noise = {"likelihood.noise": factor * np.asarray(model.likelihood.noise)}
+            yield _with_learned(model, moved | noise | of_mean)
 
 
 def _of_mean(model: Model, level: Any, X: np.ndarray) -> dict[str, Any]:
