@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import structgp as sg
+from structgp.decide.optimise import Suggestion
 from structgp.tables.cli import app
-from structgp.tables.report.choices import trace_figure
+from structgp.tables.report.choices import headline, trace_figure
 from structgp.tables.runs import outcomes_of, question, read_runs, variables_of, with_suggestions
 
 BOUNDS = ("--bounds", "temp=20:80", "--bounds", "flow=0.1:10:log")
@@ -98,6 +100,7 @@ def test_a_crash_leaves_the_old_file(tmp_path, monkeypatch, broken):
 
 KILLED = """
 import os, signal, sys
+from structgp.decide.optimise import Suggestion
 from structgp.tables.cli import app
 
 step, here = sys.argv.pop(1), getattr(os, sys.argv.pop(1))
@@ -264,3 +267,11 @@ def test_other_places_to_write(tmp_path):
 
 def test_limits_of_outcomes():
     assert outcomes_of(["cost <= 5", "cost > 1", "purity >= 0.9"]) == {"cost": (1.0, 5.0), "purity": (0.9, None)}
+
+
+@pytest.mark.parametrize(("noise", "over"), [(None, "the best that is believed of any run"), (0.0, "it")])
+def test_a_gain_is_over_what_is_believed_and_over_the_best_of_exact_values(noise, over):
+    opt = sg.Optimiser(sg.Space(flow=(0, 1)), noise=noise)
+    opt.tell({"flow": 0.5}, 2.0)
+    said = headline(opt, "yield", [Suggestion({"flow": 0.25}, expected_gain=0.125)])
+    assert said.endswith(f"yield = 2, at flow = 0.5. The next run is expected to gain 0.125 over {over}.")

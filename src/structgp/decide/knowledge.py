@@ -40,7 +40,7 @@ class Described(NamedTuple):
 
     mean: float
     sd: float
-    gain: float  # that is expected over the best so far
+    gain: float  # that is expected over the best that is believed of any run
     chance: float  # of being better
     feasible: float | None  # probability that limits are met, where there are some
 

@@ -52,8 +52,8 @@ class Suggestion:
     point: Any
     mean: float | None = None
     sd: float | None = None
-    expected_gain: float | None = None  # over the best so far
-    probability: float | None = None  # that it is better than the best so far
+    expected_gain: float | None = None  # over the best that is believed of any run
+    probability: float | None = None  # that it is better than that
     feasible: float | None = None  # probability that limits are met and nothing fails, where there are limits
     why: str = "to fill the space evenly"
 
@@ -218,7 +218,7 @@ class Optimiser(Result):
 
     @property
     def expected_gain(self) -> float | None:
-        """What the last suggestion is expected to gain over the best so far."""
+        """What the last suggestion is expected to gain over the best that is believed of any run."""
         return self.account.expected_gain
 
     def _is_good(self, run: Evaluation) -> bool:

@@ -56,7 +56,7 @@ def write_choice_report(
 ) -> None:
     """Write the report of an optimisation to one HTML file."""
     sheet = Sheet()
-    about = "What is believed of each, in the units of the measurements; the gain is over the best so far."
+    about = "What is believed of each, in the units of the measurements; the gain is over the best that is believed of any run."
     sheet.table("What to measure next", suggestion_rows(optimiser, found), about)
     sheet.figures("How far it is", trace_figure(optimiser, target))
     sheet.table("The best runs", run_rows(optimiser, target))

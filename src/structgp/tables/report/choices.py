@@ -98,7 +98,8 @@ def headline(optimiser: Optimiser, target: str, found: Sequence[Suggestion]) -> 
         return f"{len(optimiser.history)} runs, and none of them gave a value of {target} that meets all limits yet."
     where = ", ".join(f"{name} = {_text(value)}" for name, value in best.point.items())
     gain = found[0].expected_gain if found else None
-    more = "" if gain is None else f" The next run is expected to gain {gain:.3g} over it."
+    over = "it" if optimiser.noise == 0 else "the best that is believed of any run"  # of noisy values the best one was lucky
+    more = "" if gain is None else f" The next run is expected to gain {gain:.3g} over {over}."
     return f"The best of {len(optimiser.history)} runs has {target} = {best.value:.6g}, at {where}.{more}"
 
 
