@@ -146,6 +146,8 @@ class Climb:
             converged, message = bool(result.success), str(result.message)
             if not converged and "ABNORMAL" in message and self._flat(bounds):
                 converged, message = True, "as far as rounding allows"
+            elif not converged and "LIMIT" in message:
+                message = "the limit of evaluations was reached"
         except Settled:
             converged, message = True, "as far as random probes can tell"
         except OutOfTime:

@@ -61,11 +61,14 @@ def column_rows(found: Embedded) -> list[list[str]]:
     """What the map explains of each column, and how many of its cells are missing, the header first."""
     gone = np.isnan(found.numbers).sum(axis=0)
     rows = zip(found.layout.names, found.explained, gone, strict=True)
-    return [["column", "explained", "missing"], *([name, f"{share:.0%}", str(int(count))] for name, share, count in rows)]
+    return [
+        ["column", "explained", "missing"],
+        *([name, f"{100 * share:.0f} %", str(int(count))] for name, share, count in rows),
+    ]
 
 
 def map_headline(found: Embedded) -> str:
     """What was laid out, in a sentence."""
-    count, share = len(found.layout.names), float(np.mean(found.explained))
+    count, share = len(found.layout.names), f"{100 * np.mean(found.explained):.0f} %"
     inputs = f"{count} column{'' if count == 1 else 's'}"
-    return f"{found.rows} rows of {inputs} in {found.map.dimensions_} coordinates, which explain {share:.0%} of their variance."
+    return f"{found.rows} rows of {inputs} in {found.map.dimensions_} coordinates, which explain {share} of their variance."
