@@ -43,6 +43,17 @@ class Result:
         return found
 
 
+class Scattered:
+    """What data in parts led to: the rows stay where they are read from, and no file holds all of it."""
+
+    def save(self, path: Any) -> None:
+        """Refused, with what can be kept instead."""
+        raise ValueError(
+            f"the rows of a {type(self).__name__} stay where they are read from, so that {path} cannot hold them: keep the "
+            "learned model by fitted.gp.condition(some_X, some_y).save(path), and give structgp.load(path).gp the parts again"
+        )
+
+
 @runtime_checkable
 class Model(Protocol):
     """A prior and a likelihood."""

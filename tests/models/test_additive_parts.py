@@ -20,7 +20,7 @@ def rows(tmp_path):
 
 
 @pytest.mark.full
-def test_parts_are_learned_from_as_rows_are(x64, rows):
+def test_parts_are_learned_from_as_rows_are(x64, rows, tmp_path):
     parts, whole = sg.AdditiveGP().fit(rows), sg.AdditiveGP().fit(X, Y)
     assert np.allclose(free_vector(parts.gp), free_vector(whole.gp), atol=0.02)  # knots stand at the ends as well
     assert np.isclose(parts.log_evidence, whole.log_evidence, atol=0.05)
@@ -28,6 +28,8 @@ def test_parts_are_learned_from_as_rows_are(x64, rows):
     assert np.allclose(ours.mean, exact.mean, atol=2e-3)
     assert np.allclose(ours.variance, exact.variance, rtol=0.05)
     assert parts.rows == 400
+    parts.save(tmp_path / "sums")
+    assert np.array_equal(sg.load(tmp_path / "sums").predict(NEW).mean, ours.mean)
 
 
 def test_what_sums_do_not_tell_is_refused(rows):

@@ -67,7 +67,7 @@ class ChainPart(eqx.Module):
 
 def sources_of(X: Any, y: Any, noise: Any = None) -> tuple[list[Any], list[Any], list[Any]] | None:
     """Where the parts of X, y and the noise are read from, if they come in parts; else None."""
-    if isinstance(X, (str, Path)) or (isinstance(X, (list, tuple)) and len(X) and isinstance(X[0], (str, Path))):
+    if _are_paths(X) or (isinstance(y, str) and isinstance(X, (list, tuple))):
         if not isinstance(y, str):
             raise TypeError(
                 "where X is the path of Parquet files, y is the name of the column that is foretold: "
@@ -92,6 +92,13 @@ def sources_of(X: Any, y: Any, noise: Any = None) -> tuple[list[Any], list[Any],
             "or rechunk them alike"
         )
     return parts, values, noises
+
+
+def _are_paths(X: Any) -> bool:
+    """Whether files are named; a list of other words is left to who reads rows."""
+    if isinstance(X, (list, tuple)):
+        return len(X) > 0 and all(isinstance(x, Path) or (isinstance(x, str) and x.endswith(".parquet")) for x in X)
+    return isinstance(X, (str, Path))
 
 
 def partitions(collection: Any) -> list[Any]:

@@ -34,7 +34,7 @@ from ..learn.objective import Objective
 from ..learn.parts import Held, Series, SeriesEvidence, hold
 from ..linalg.filters.kalman import Others
 from ..parameters.tree import free_vector, with_free
-from ..posterior import Moments, Prediction
+from ..posterior import Moments, Prediction, Scattered
 from . import moments
 from .conditioning import Posterior, check_inputs
 from .parts_of_rows import condition_rows, fit_rows
@@ -88,7 +88,7 @@ class Known:
 
 
 @dataclasses.dataclass(frozen=True)
-class FittedParts:
+class FittedParts(Scattered):
     """A GP conditioned on a series in parts. It holds θ and what every part has heard of the others, not the data.
 
     Questions go to the parts that they concern: `predict` takes an array, or a Dask collection for a lazy answer.

@@ -27,7 +27,7 @@ from ..learn.clock import Deadline
 from ..learn.many import SUGGESTIONS, Batch, ManySeries, batches_of, starts_and_units, summed
 from ..learn.objective import Objective
 from ..parameters.tree import free_vector, with_free
-from ..posterior import Prediction
+from ..posterior import Prediction, Scattered
 from .fitted import Fitted
 from .parts import SHARE
 from .series import FittedSeries, conditioned, fit_series, read_one
@@ -46,7 +46,7 @@ class SeriesPart:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class FittedSeriesBy(Mapping[Any, Fitted]):
+class FittedSeriesBy(Scattered, Mapping[Any, Fitted]):
     """A GP given many series: a mapping from the name of each to its `Fitted`. The series stay where they were read.
 
     `gp` has the parameters that they share; where each has its own, they are those of its `Fitted`.

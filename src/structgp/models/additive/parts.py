@@ -33,7 +33,7 @@ from ...linalg.dense.cholesky import lapack_threads
 from ...linalg.features.splines import Splines
 from ...linalg.features.totals import Totals, in_blocks, totals
 from ...parameters.tree import as_numpy, free_vector, leaves
-from ...posterior import Prediction
+from ...posterior import Prediction, Result
 from ...process.conditioning import combined
 from ...process.gp import GP
 from ...process.parts import Looked, Sources, read_parts
@@ -42,7 +42,7 @@ from .model import ROUNDS, ROWS, SplineSums, first_intervals, held_within, lines
 
 
 @dataclasses.dataclass(frozen=True)
-class FittedAdditiveParts:
+class FittedAdditiveParts(Result):
     """An additive process given the sums over rows in parts. It needs no row to answer."""
 
     gp: Any
