@@ -155,7 +155,9 @@ def _in_their_units(model: Model, likelihood: Any, scales: np.ndarray, spread: A
     given = named_values(model.kernel)
     ours, wider = (named_values(_suggested_kernel(model, scales, variance)) for variance in (spread, 4 * spread))
     with np.errstate(divide="ignore", invalid="ignore"):
-        powers = {path: np.log(np.mean(np.divide(wider[path], ours[path]))) / np.log(4) for path in given}
+        powers = {
+            path: np.log(np.mean(np.divide(wider[path], ours[path]))) / np.log(4) for path in given if np.size(given[path])
+        }
         variances = [path for path in given if abs(powers[path] - 1) < 1e-6]
         total = lambda values: sum(float(np.mean(values[path])) for path in variances)
         factor = np.divide(total(ours), total(given))
