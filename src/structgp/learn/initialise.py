@@ -158,7 +158,7 @@ def _in_their_units(model: Model, likelihood: Any, scales: np.ndarray, spread: A
         powers = {
             path: np.log(np.mean(np.divide(wider[path], ours[path]))) / np.log(4) for path in given if np.size(given[path])
         }
-        variances = [path for path in given if abs(powers[path] - 1) < 1e-6]
+        variances = [path for path, power in powers.items() if abs(power - 1) < 1e-6]
         total = lambda values: sum(float(np.mean(values[path])) for path in variances)
         factor = np.divide(total(ours), total(given))
     if np.isfinite(factor) and abs(np.log(factor)) > np.log(FAR):
