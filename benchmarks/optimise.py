@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 METHODS = ("structgp", "botorch", "optuna-gp", "optuna-tpe", "skopt", "random")
 NEEDS = {"botorch": "botorch", "optuna-gp": "optuna", "optuna-tpe": "optuna", "skopt": "skopt"}
@@ -472,12 +473,16 @@ def _child(job: Any, end: Connection) -> None:
     end.send(_one(job))
 
 
-def results(jobs: list[Any], workers: int, wall: float) -> Iterator[dict[str, Any]]:
-    """All runs that end in time, each in a process of its own."""
-    spawn = multiprocessing.get_context("spawn")
+def _on_one_thread() -> None:
+    """Keep what is loaded from now on to one thread: here, and in processes that are started."""
     for key in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[key] = "1"
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+
+
+def results(jobs: list[Any], workers: int, wall: float) -> Iterator[dict[str, Any]]:
+    """All runs that end in time, each in a process of its own."""
+    spawn = multiprocessing.get_context("spawn")
     deadline, waiting = time.monotonic() + wall, list(jobs)
     running: dict[Any, tuple[Any, Any]] = {}
     while (waiting or running) and (left := deadline - time.monotonic()) > 0:
@@ -534,6 +539,7 @@ def main() -> None:
     parser.add_argument("--wall", type=float, default=1e6, help="seconds")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    _on_one_thread()
     _, problems, methods, what = STUDIES[given.study]
     jobs = [
         (given.study, problem, method, seed, given.evaluations)
@@ -548,11 +554,12 @@ def main() -> None:
     left = [job for job in jobs if job not in done]
     deadline = time.monotonic() + given.wall
     here = (_one(job) for job in left if time.monotonic() < deadline)
-    for row in here if given.here else results(left, given.jobs, given.wall):
-        rows.append(row)
-        if given.json:
-            with given.json.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+    with threadpool_limits(1):  # of what is loaded already
+        for row in here if given.here else results(left, given.jobs, given.wall):
+            rows.append(row)
+            if given.json:
+                with given.json.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
     order = {job[1:3]: number for number, job in reversed(list(enumerate(jobs)))}
     show(sorted(rows, key=lambda row: (order[row["problem"], row["method"]], row["seed"])), what)
     if len(rows) < len(jobs):

@@ -12,7 +12,7 @@ def test_points_are_those_of_scipy(size):
     for count in (1, 3, 100):
         whole_power = 1 << (count - 1).bit_length()
         truth = qmc.Sobol(size, rng=np.random.default_rng([size, 4])).random(whole_power)[:count]
-        np.testing.assert_array_equal(sobol(size, count, [size, 4]), np.clip(truth, 1e-12, 1 - 1e-12))
+        np.testing.assert_array_equal(sobol(size, count, np.random.default_rng([size, 4])), np.clip(truth, 1e-12, 1 - 1e-12))
 
 
 def test_a_generator_moves_on():

@@ -51,7 +51,7 @@ def test_log_determinant_by_limit_or_recursion(scale):
 
 def test_rounding_of_the_symbol_is_no_reason_for_the_recursion():
     """At low noise of a smooth series the symbol falls below zero by what rounding makes of it."""
-    k, noise, count = lags(3.0, toeplitz.lags_needed(4 * N)), 1e-6, 4 * N
+    k, noise, count = lags(3.0, toeplitz.lags_needed(4 * N)), jnp.asarray(1e-6), 4 * N
     log_det, error, good = toeplitz._by_limit(k, noise, count)
     assert jnp.min(toeplitz.spectrum(k)) < -1e-10 * noise
     assert good
