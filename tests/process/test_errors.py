@@ -76,6 +76,7 @@ CASES = {
         lambda: GP.condition(np.arange(3).astype("m8[D]"), Y3),
         r"X holds dates or durations.*\(X - X.min\(\)\) / np.timedelta64\(1, 'D'\)",
     ),
+    "no parts": (lambda: GP.fit("nowhere-*.parquet", "y"), r"there are no Parquet files to be read at nowhere-\*\.parquet"),
     "dates as text": (
         lambda: GP.condition(["2024-01-01", "2024-01-02", "2024-01-03"], Y3),
         r"row 0 holds '2024-01-01', a date: make it one by np.array\(X, dtype='datetime64\[s\]'\)",

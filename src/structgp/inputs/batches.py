@@ -51,7 +51,11 @@ class ParquetBatches:
         import polars as pl
 
         table = _scanned(self.path)
-        names = table.collect_schema().names()
+        try:
+            names = table.collect_schema().names()
+        except (pl.exceptions.PolarsError, OSError) as problem:
+            said = str(problem).partition("\n")[0][:100]
+            raise ValueError(f"there are no Parquet files to be read at {self.path} ({said}): check the path") from None
         columns = [name for name in names if name != self.target] if self.columns is None else list(self.columns)
         unknown = [name for name in (self.target, *columns) if name not in names]
         if unknown:
