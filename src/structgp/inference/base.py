@@ -37,10 +37,14 @@ TOLERANCE = 1e-7  # in standard deviations of f
 MAX_CALLS = 200
 FEW_ROWS = 5000  # up to which sites are looked for from a second start
 CONVERGED, UNFINISHED, INFEASIBLE, ANNEALED = 0, 1, 2, 3
-SOFTER, ON_THE_WAY = 8, 1e-3  # steps from the widest noise to the likelihood's own, and the tolerance of those before the last
+SOFTER = 8  # steps from the widest noise to the likelihood's own
+ON_THE_WAY, AT_THE_END = (
+    1e-3,
+    1e-5,
+)  # the tolerances of steps before the last, and of the last: rounding may leave no less there
 STATUS = {
     CONVERGED: "converged",
-    ANNEALED: "converged by way of wider noise, to sites that may be poor",
+    ANNEALED: "converged by way of an easier problem, to sites that may be poor",
     UNFINISHED: "not converged within the allowed calls",
     INFEASIBLE: "stopped: no further step leaves a density",
 }
@@ -153,6 +157,10 @@ class Inference(eqx.Module):
         """Whether sites of negative precision may occur."""
         return not likelihood.log_concave
 
+    def milder(self, likelihood: Likelihood) -> Sequence[Inference]:
+        """Rules that come to an end more often, and lead to this one, the mildest first."""
+        return ()
+
 
 @functools.partial(jax.jit, static_argnames=("engine", "inference"))
 def find_sites(
@@ -172,19 +180,29 @@ def find_sites(
 def search(
     model: Any, inputs: Inputs, data: Data, engine: Engine, rule: Inference, starts: Sequence[Start], tolerance: float
 ) -> Found:
-    """The sites from the first of the starts that leads to any, else by way of wider noise, which is then said."""
+    """The sites from the first of the starts that leads to any, else by way of easier problems, which is then said."""
     for start in starts:
         found = find_sites(model, inputs, data, engine, rule, start, tolerance)
         if found.status == CONVERGED:
             return found
-    at, start = found, starts[-1]
-    if model.likelihood.softened(0.0) is model.likelihood:
+    way = _easier(model, rule)
+    if not way:
         return found
-    for t in np.linspace(0.0, 1.0, SOFTER + 1):
-        softer = model.replace(likelihood=model.likelihood.softened(float(t))) if t < 1 else model
-        at = find_sites(softer, inputs, data, engine, rule, start, ON_THE_WAY if t < 1 else tolerance)
+    start = starts[-1]
+    for easier, by in way:
+        at = find_sites(easier, inputs, data, engine, by, start, ON_THE_WAY)
         start = (at.w, at.h) if at.status == CONVERGED else start
+    at = find_sites(model, inputs, data, engine, rule, start, max(tolerance, AT_THE_END))
     return at._replace(status=jnp.asarray(ANNEALED)) if at.status == CONVERGED else found
+
+
+def _easier(model: Any, rule: Inference) -> list[tuple[Any, Inference]]:
+    """Problems that are easier than a model's own, the easiest first: with wider noise, or by milder rules."""
+    likelihood = model.likelihood
+    if likelihood.softened(0.0) is not likelihood:
+        wider = (likelihood.softened(float(t)) for t in np.linspace(0.0, 1.0, SOFTER + 1)[:-1])
+        return [(model.replace(likelihood=softer), rule) for softer in wider]
+    return [(model, milder) for milder in rule.milder(likelihood)]
 
 
 def as_the_real_side_says(model: Any, data: Data, unknown: Start) -> Start | None:
@@ -205,7 +223,7 @@ def as_the_real_side_says(model: Any, data: Data, unknown: Start) -> Start | Non
 
 
 def likeliest(found: Sequence[Found]) -> Found:
-    """Of several answers the one with the largest evidence, if there are any that were reached without wider noise."""
+    """Of several answers the one with the largest evidence, if there are any that were reached without easier problems."""
     ended = [one for one in found if one.status == CONVERGED and np.isfinite(one.log_evidence)]
     return max(ended, key=lambda one: float(one.log_evidence)) if ended else found[0]
 

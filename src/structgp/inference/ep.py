@@ -21,6 +21,8 @@ from ..linalg.blocks import dot, full, own, times
 from .base import Found, Inference, Observed, Problem, Start, hold
 from .search import Proposal, settle
 
+MILDER = 0.5, 0.8, 0.95  # powers on the way to 1, where EP itself does not end
+
 
 class EP(Inference):
     """EP, or with a power below 1 power EP, which converges more often and tends to the variational answer."""
@@ -30,6 +32,10 @@ class EP(Inference):
     @property
     def name(self) -> str:
         return "ep" if self.power == 1 else "power-ep"
+
+    def milder(self, likelihood: Likelihood) -> tuple[EP, ...]:
+        """Smaller powers, where the likelihood may be taken to them."""
+        return tuple(EP(power) for power in MILDER if power < self.power) if "power-ep" in likelihood.inferences else ()
 
     def propose(self, problem: Problem, w: Array, h: Array, mean: Array, variance: Array) -> Proposal:
         """Sites that match the tilted moments."""
