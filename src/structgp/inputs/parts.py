@@ -159,10 +159,15 @@ def in_order(facts: Sequence[Facts]) -> list[int]:
     return order
 
 
-def size_of_part(count: int) -> int:
-    """Few sizes, so that few programs are compiled: within an eighth of what is needed."""
-    step = max((1 << max(count - 1, 1).bit_length()) // 16, 8)
-    return -(-count // step) * step
+def sizes_of_parts(counts: Sequence[int]) -> list[int]:
+    """Few sizes for parts of so many rows, so that few programs are compiled: those that nearly have as many share one."""
+    sizes, most = {}, 0
+    for count in sorted(set(counts), reverse=True):
+        if not most or count <= 7 / 8 * most:
+            step = max((1 << max(count - 1, 1).bit_length()) // 128, 8)
+            most = -(-count // step) * step
+        sizes[count] = most
+    return [sizes[count] for count in counts]
 
 
 def chain_part(rows: Rows, first: float, beyond: float | None, length: int) -> ChainPart:

@@ -24,7 +24,7 @@ from ..engines.inducing_inputs import Inducing
 from ..inputs.clock import Clocks
 from ..inputs.layouts import as_inputs
 from ..inputs.observations import Data
-from ..inputs.parts import Facts, Rows, in_order, look, read_part, share_of, size_of_part
+from ..inputs.parts import Facts, Rows, in_order, look, read_part, share_of, sizes_of_parts
 from ..inputs.rows import filled, size_for
 from ..learn.account import Learning, warn_if_pressed
 from ..learn.clock import Deadline
@@ -258,7 +258,7 @@ def in_time(looked: Looked, gp: Any) -> Known:
     order = in_order(looked.facts)
     facts = [looked.facts[i] for i in order]
     beyond = [float(fact.first[0]) for fact in facts[1:]] + [None]
-    lengths = [size_of_part(fact.rows + 1) for fact in facts]
+    lengths = sizes_of_parts([fact.rows + 1 for fact in facts])
     begins = [float(facts[0].first[0])] * len(facts)
     handles = looked.crew.made(hold, [looked.rows[i] for i in order], [gp] * len(facts), begins, beyond, lengths)
     return Known(handles, facts, order, looked.crew, looked.clocks, looked.lazy)

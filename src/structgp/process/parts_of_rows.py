@@ -11,7 +11,7 @@ from .._types import double_precision
 from ..engines.inducing import InducingEngine
 from ..engines.inducing_inputs import Inducing
 from ..inputs.layouts import as_inputs
-from ..inputs.parts import size_of_part
+from ..inputs.parts import sizes_of_parts
 from ..learn.climb import climb
 from ..learn.initialise import limits_of, units_of
 from ..learn.objective import Objective
@@ -54,7 +54,7 @@ def condition_rows(gp: Any, looked: Looked, approximation: Inducing) -> Inducing
 
 
 def _evidence(gp: Any, looked: Looked, engine: InducingEngine) -> RowsEvidence:
-    lengths = [size_of_part(fact.rows) for fact in looked.facts]
+    lengths = sizes_of_parts([fact.rows for fact in looked.facts])
     handles = looked.crew.made(hold_rows, looked.rows, [gp] * len(lengths), lengths)
     first = looked.facts[0].first
     return RowsEvidence(gp, handles, looked.crew, engine, Series(float(first[0]), *looked.observed), len(first))

@@ -21,7 +21,7 @@ from ...engines.additive_splines import SplineMap
 from ...engines.basis import Weights, columns, integrate
 from ...engines.woodbury import Weighed
 from ...inputs.layouts import Points, as_inputs
-from ...inputs.parts import size_of_part
+from ...inputs.parts import sizes_of_parts
 from ...inputs.rows import filled, size_for
 from ...kernels.nonstationary import Constant
 from ...learn.account import Learning
@@ -88,7 +88,7 @@ def fit_in_parts(model: Any, sources: Sources, missing: str, over: Any, learning
     if any(leaf.path.endswith("direction") for leaf in leaves(gp)):
         raise ValueError("an additive model of data in parts has terms along columns, not along directions")
     intervals, (seen, targets) = first_intervals(gp.kernel), looked.observed
-    lengths = [size_of_part(fact.rows) for fact in looked.facts]
+    lengths = sizes_of_parts([fact.rows for fact in looked.facts])
     handles = looked.crew.made(hold_rows, looked.rows, [gp] * len(lengths), lengths)
     level = data.y[data.seen].mean(axis=0)
     gp = started(held_within(gp, telling), telling, data) if learning else gp
