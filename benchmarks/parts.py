@@ -43,8 +43,8 @@ def evidences(gp: Any, t: np.ndarray, y: np.ndarray, parts: int, crew: Any = Non
     from structgp.process.parts import _engine, in_time, read_parts
 
     cut = lambda x: np.array_split(x, parts)
-    known = in_time(read_parts((cut(t), cut(y), [None] * parts), gp, "error", crew or Here(1e12), {}), gp)
-    ours = SeriesEvidence(gp, known.handles, known.crew, _engine(gp, known, None)[0], known.series)
+    cuts, known = in_time(read_parts((cut(t), cut(y), [None] * parts), gp, "error", crew or Here(1e12), {}), gp)
+    ours = SeriesEvidence(gp, *known, _engine(gp, cuts, None)[0], cuts.series)
     inputs = as_inputs(t)
     data = read_observations(gp.likelihood, y, None, "error", inputs)
     whole = gp.plan(t, "markov", y=y).engine

@@ -23,7 +23,7 @@ _WHERE = {
     "process.stream": ["Stream"],
     "process.inducing_stream": ["InducingStream"],
     "process.series": ["FittedSeries"],
-    "process.parts": ["FittedParts"],
+    "process.fitted_parts": ["FittedParts"],
     "process.series_by": ["FittedSeriesBy"],
     "parameters.tree": ["Parametrised", "fixed", "learned", "parameter"],
     "parameters.supports": [

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ._types import double_precision
+from .crew import is_lazy
 from .inputs.rows import in_few_sizes
 from .kernels.algebra import Kernel
 from .likelihoods.base import Likelihood
@@ -43,15 +44,23 @@ class Result:
         return found
 
 
-class Scattered:
-    """What data in parts led to: the rows stay where they are read from, and no file holds all of it."""
+class Scattered(Result):
+    """What data in parts led to: the rows stay where they are read from, and a file holds where that is.
+
+    `sources` are these places: Parquet files, or arrays, which are in the file themselves.
+    """
+
+    sources: Any
 
     def save(self, path: Any) -> None:
-        """Refused, with what can be kept instead."""
-        raise ValueError(
-            f"the rows of a {type(self).__name__} stay where they are read from, so that {path} cannot hold them: keep the "
-            "learned model by fitted.gp.condition(some_X, some_y).save(path), and give structgp.load(path).gp the parts again"
-        )
+        """Write what was learned and where the rows are to one file; `structgp.load` reads them again when they are needed."""
+        if any(map(is_lazy, jax.tree.leaves(self.sources, is_leaf=is_lazy))):
+            raise ValueError(
+                f"the rows of this {type(self).__name__} are Dask's, which {path} cannot say how to find again: fit from the "
+                "paths of Parquet files, as in gp.fit('meter/*.parquet', 'kWh'), or keep the model with some rows of it, by "
+                "fitted.gp.condition(some_X, some_y).save(path)"
+            )
+        super().save(path)
 
 
 @runtime_checkable

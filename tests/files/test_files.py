@@ -15,7 +15,7 @@ from structgp.files import save, values
 from structgp.files.container import checksum
 from structgp.files.rules import OLDER, complete
 from structgp.parameters.tree import leaves
-from structgp.posterior import Moments, Result, Scattered
+from structgp.posterior import Moments, Result
 
 RNG = np.random.default_rng(5)
 NOT_SAVED = (
@@ -207,13 +207,7 @@ def test_every_result_can_be_saved():
     rooms = ("inference", "process", "models")
     results = [cls for cls in values.registry(rooms).values() if hasattr(cls, "predict") or cls.__name__.startswith("Fitted")]
     assert len(results) >= 10
-    assert [cls.__name__ for cls in results if not issubclass(cls, (Result, Scattered))] == []
-
-
-def test_parts_stay_where_they_are(tmp_path):
-    with pytest.raises(ValueError, match=r"the rows of a FittedParts stay .* keep the learned model by fitted\.gp\.condition"):
-        object.__new__(sg.FittedParts).save(tmp_path / "model")
-    assert not os.listdir(tmp_path)
+    assert [cls.__name__ for cls in results if not issubclass(cls, Result)] == []
 
 
 # what cannot be saved

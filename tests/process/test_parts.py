@@ -55,8 +55,8 @@ def in_parts(gp, t, y, noise=None, cuts=CUTS, over=None, order=None):
 
 
 def gradient(gp, looked):
-    known = in_time(looked, gp)
-    evidence = SeriesEvidence(gp, known.handles, known.crew, _engine(gp, known, None)[0], known.series)
+    cuts, known = in_time(looked, gp)
+    evidence = SeriesEvidence(gp, *known, _engine(gp, cuts, None)[0], cuts.series)
     return evidence(free_vector(gp))
 
 
@@ -128,6 +128,19 @@ def test_files_are_fitted_in_parts_as_their_rows_are_in_memory(x64, file):
     assert "2 parts one after the other, 2 states" in str(parts.plan)
     assert "2 parts" in str(gp.plan(sg.ParquetBatches(str(folder / "*.parquet"), "y", rows=150)))
     assert "log evidence" in parts.summary()
+
+
+def test_a_file_says_where_the_rows_are(x64, file):
+    folder, t, _ = file
+    parts = sg.GP(sg.Matern32(1.0, 1.0), GAUSSIAN).condition(str(folder / "*.parquet"), "y")
+    parts.save(folder / "model")
+    again = sg.load(folder / "model")
+    assert np.array_equal(again.predict(NEW).mean, parts.predict(NEW).mean)
+    assert np.array_equal(next(again.smoothed()).variance, next(parts.smoothed()).variance)
+    assert (again.kernel, str(again.plan), again.log_evidence) == (parts.kernel, str(parts.plan), parts.log_evidence)
+    pl.DataFrame({"t": t[:20], "y": t[:20]}).write_parquet(folder / "1.parquet")
+    with pytest.raises(ValueError, match=r"the rows of .*parquet have changed since they were fitted: there were 300 from"):
+        sg.load(folder / "model").predict(NEW)
 
 
 def test_threads_give_the_same_bits(x64, file):

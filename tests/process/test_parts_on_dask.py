@@ -48,6 +48,12 @@ def test_collections_in_and_lazy_answers_out(x64, table):
     assert np.isclose(arrays.log_evidence, whole.log_evidence, rtol=1e-12)
 
 
+def test_collections_cannot_be_found_again_by_a_file(x64, table, tmp_path):
+    with pytest.raises(ValueError, match=r"the rows of this FittedParts are Dask's, .* fit from the paths of Parquet files"):
+        GP.condition(table["t"], table["y"]).save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
 def test_collections_have_the_same_partitions(table):
     with pytest.raises(ValueError, match="X has 4 partitions, y has 2"):
         GP.condition(table["t"], da.from_array(Y, chunks=200))

@@ -37,11 +37,25 @@ def file(tmp_path):
 
 def test_parts_of_whole_series(x64, file):
     ours, lists = GP.condition_series(sg.ParquetBatches(file, "kWh", rows=26), by="meter"), GP.condition_series(*LISTS)
-    assert len(ours._parts) == 2
+    assert len(ours.names) == 2
     assert np.isclose(ours.log_evidence, lists.log_evidence, rtol=1e-12)
     assert np.isclose(ours.log_evidences["c"], lists.log_evidences[2], rtol=1e-12)
     for name, known in zip("abc", lists.predict(NEW), strict=True):
         assert np.allclose(ours.predict(NEW)[name].mean, known.mean, atol=1e-12)
+
+
+def test_series_come_back_from_a_file_with_their_rows(x64, file, tmp_path):
+    mixed = RNG.permutation(len(T))
+    here = GP.condition_series(T[mixed], Y[mixed], by=WHICH[mixed])
+    parts = GP.condition_series(sg.ParquetBatches(file, "kWh", rows=26), by="meter")
+    for ours in (here, parts):
+        ours.save(tmp_path / "series")
+        again = sg.FittedSeriesBy.load(tmp_path / "series")
+        assert again.log_evidences == ours.log_evidences
+        assert np.array_equal(again["c"].predict(NEW).mean, ours["c"].predict(NEW).mean)
+    pl.DataFrame({"hour": T, "meter": WHICH[::-1], "kWh": Y}).write_parquet(file)
+    with pytest.raises(ValueError, match=r"the series of .*rows.parquet have changed since they were fitted"):
+        sg.load(tmp_path / "series").predict(NEW)
 
 
 @pytest.mark.full

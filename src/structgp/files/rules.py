@@ -16,6 +16,7 @@ import numpy as np
 
 from ..engines.base import Offer
 from ..engines.basis import Weights
+from ..engines.chain_parts import ChainInParts
 from ..engines.cholesky import Cholesky, CholeskyConditional, RootConditional
 from ..engines.independent import CoupledCholeskyConditional, IndependentCholesky, IndependentKalman
 from ..engines.kalman import Kalman
@@ -42,7 +43,9 @@ from ..parameters.tree import Parametrised
 from ..posterior import Conditional
 from ..process.conditioning import check_inputs, given_sites
 from ..process.fitted import Fitted
+from ..process.fitted_parts import Cuts, FittedParts, found_again
 from ..process.gp import GP
+from ..process.series_by import FittedSeriesBy, series_found_again
 from ..process.stream import Stream
 from ..structure.dense import covariance
 
@@ -93,6 +96,21 @@ def _(fitted: Fitted) -> None:
     if len(rows) > 1:
         raise Damage(f"its inputs and data have different numbers of rows, {sorted(rows)}")
     check_inputs(fitted.gp, fitted.inputs)
+
+
+@check.register
+def _(fitted: FittedParts) -> None:
+    _check_kinds(fitted, gp=GP, cuts=Cuts, engine=ChainInParts, weights=Weights, log_evidence=float)
+    cuts = fitted.cuts
+    if len({len(part) for part in (cuts.firsts, cuts.lasts, cuts.rows, cuts.order, cuts.sources, fitted.others)}) > 1:
+        raise Damage("its parts are not as many as what is known of them")
+
+
+@check.register
+def _(fitted: FittedSeriesBy) -> None:
+    _check_kinds(fitted, gp=GP, log_evidences=dict, names=tuple, thetas=tuple, sources=tuple)
+    if not len(fitted.names) == len(fitted.thetas) == len(fitted.sources):
+        raise Damage("its parts are not as many as what is known of them")
 
 
 @check.register
@@ -167,6 +185,18 @@ def _(conditional: RootConditional) -> RootConditional:
     object.__setattr__(conditional, "root", root)
     object.__setattr__(conditional, "R", R)
     return conditional
+
+
+@complete.register
+def _(fitted: FittedParts) -> FittedParts:
+    object.__setattr__(fitted, "_known", found_again(fitted.gp, fitted.cuts))
+    return fitted
+
+
+@complete.register
+def _(fitted: FittedSeriesBy) -> FittedSeriesBy:
+    object.__setattr__(fitted, "_known", series_found_again(fitted))
+    return fitted
 
 
 @jax.jit

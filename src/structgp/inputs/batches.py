@@ -61,7 +61,8 @@ class ParquetBatches:
         if unknown:
             raise ValueError(f"{self.path} has no column {unknown[0]!r}: it has {', '.join(names)}")
         count = table.select(pl.len()).collect().item()
-        return [Block(self.path, self.target, tuple(columns), at, self.rows) for at in range(0, count, self.rows)]
+        path = str(self.path) if isinstance(self.path, (str, Path)) else tuple(map(str, self.path))
+        return [Block(path, self.target, tuple(columns), at, self.rows) for at in range(0, count, self.rows)]
 
 
 def _scanned(path: Paths) -> Any:

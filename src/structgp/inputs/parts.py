@@ -35,6 +35,14 @@ class Rows(eqx.Module):
         return size(self)
 
 
+class Source(NamedTuple):
+    """Where the rows of a part are read from: a block of files, an array, or a promise of Dask's, for each."""
+
+    X: Any
+    y: Any
+    noise: Any
+
+
 class Facts(NamedTuple):
     """What has to be known of a part before the others can be asked."""
 
@@ -119,6 +127,22 @@ def read_part(X: Any, y: Any, noise: Any, likelihood: Likelihood, missing: str, 
     known = data.noise if np.ptp(data.noise) else data.noise[:1]
     kept = tuple(clock for clock in clocks_of(inputs)) if any(clocks_of(inputs)) else ()
     return Rows(np.asarray(inputs.points), eqx.tree_at(lambda d: d.noise, data, known), clocks or kept)
+
+
+def read_again(
+    source: Source, likelihood: Likelihood, missing: str, clocks: Clocks, rows: int, first: float, last: float
+) -> Rows:
+    """The rows of a part of a series that was read before; refused where they are others by now."""
+    found = read_part(*source, likelihood, missing, clocks)
+    count, t = len(found.X), found.X[:, 0]
+    if count != rows or t.min() != first or t.max() != last:
+        where = getattr(source.X, "path", "a part")
+        now = f"{count:,} from {t.min():g} to {t.max():g}" if count else "none"
+        raise ValueError(
+            f"the rows of {where} have changed since they were fitted: there were {rows:,} from {first:g} to {last:g}, now "
+            f"there are {now}. Fit again"
+        )
+    return found
 
 
 def _column(y: Any) -> Any:

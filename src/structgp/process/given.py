@@ -21,8 +21,24 @@ from ..posterior import Conditional, Model, Moments, Prediction, Result
 from .conditioning import Conditioned, Posterior, evidence_bounds
 
 
+class OfGP:
+    """What has a GP has its kernel and its likelihood."""
+
+    gp: Any  # a GP
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel with its values."""
+        return self.gp.kernel
+
+    @property
+    def likelihood(self) -> Any:
+        """The likelihood with its values."""
+        return self.gp.likelihood
+
+
 @dataclasses.dataclass(frozen=True)
-class Given(Result):
+class Given(OfGP, Result):
     """What a `Fitted` consists of."""
 
     gp: Any  # a GP
@@ -57,16 +73,6 @@ class Given(Result):
     def evidence_bounds(self) -> tuple[float, float] | None:
         """Between what the log evidence of the exact model lies, where an approximation knows that; else None."""
         return evidence_bounds(self.posterior, self.data)
-
-    @property
-    def kernel(self) -> Any:
-        """The kernel with its values."""
-        return self.gp.kernel
-
-    @property
-    def likelihood(self) -> Any:
-        """The likelihood with its values."""
-        return self.gp.likelihood
 
     @property
     def _targets(self) -> int:

@@ -45,10 +45,11 @@ from ..structure.kronecker import all_factors
 from .batches import STEPS, fit_batches
 from .conditioning import check_inputs, compiled_ahead, condition, rule_for
 from .fitted import Fitted
+from .fitted_parts import FittedParts, PartsPlan
 from .inducing_stream import InducingStream, stream_through_inputs
 from .members import are_kept
 from .mixture import FittedMixture, averaged
-from .parts import FittedParts, PartsPlan, climbers, condition_parts, fit_parts, plan_parts, read_parts
+from .parts import climbers, condition_parts, fit_parts, plan_parts, read_parts
 from .prior import sample_prior
 from .series import FittedSeries, condition_series, fit_series
 from .series_by import FittedSeriesBy, condition_series_by, fit_series_by

@@ -8,13 +8,13 @@ import itertools
 import operator
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from .._types import double_precision, whole
-from ..crew import Crew, crew_for
+from ..crew import crew_for
 from ..engines import memory
 from ..inputs.batches import Block
 from ..inputs.clock import Clocks, without_dates
@@ -29,7 +29,7 @@ from ..learn.objective import Objective
 from ..parameters.tree import free_vector, with_free
 from ..posterior import Prediction, Scattered
 from .fitted import Fitted
-from .parts import SHARE
+from .fitted_parts import SHARE, Known
 from .series import FittedSeries, conditioned, fit_series, read_one
 
 
@@ -45,6 +45,15 @@ class SeriesPart:
     clocks: Clocks
 
 
+class SeriesSource(NamedTuple):
+    """Where the series of a part are read from: files, or promises of Dask's; those of a table in memory are X itself."""
+
+    X: Any
+    y: Any
+    noise: Any
+    by: Any
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class FittedSeriesBy(Scattered, Mapping[Any, Fitted]):
     """A GP given many series: a mapping from the name of each to its `Fitted`. The series stay where they were read.
@@ -55,11 +64,12 @@ class FittedSeriesBy(Scattered, Mapping[Any, Fitted]):
     gp: Any
     log_evidences: dict[Any, float]
     learnings: tuple[Learning, ...]
-    _parts: list[Any]
-    _names: list[tuple[Any, ...]]
-    _thetas: list[np.ndarray]  # of the series of each part, one row each
-    _crew: Crew
-    _clocks: Clocks
+    names: tuple[tuple[Any, ...], ...]  # of the series of each part
+    thetas: tuple[np.ndarray, ...]  # of these, one row each
+    clocks: Clocks
+    missing: str
+    sources: tuple[SeriesSource, ...]
+    _known: Known = dataclasses.field(metadata={"derived": True})
 
     @property
     def log_evidence(self) -> float:
@@ -74,26 +84,26 @@ class FittedSeriesBy(Scattered, Mapping[Any, Fitted]):
     @double_precision
     def predict(self, X: Any) -> dict[Any, Prediction]:
         """The belief about every series at the same new times, by name."""
-        found = self._crew.map(_predicted, self._parts, self._thetas, itertools.repeat(X))
-        return {
-            name: one for names, part in zip(self._names, found, strict=True) for name, one in zip(names, part, strict=True)
-        }
+        parts, crew = self._known
+        found = crew.map(_predicted, parts, self.thetas, itertools.repeat(X))
+        return {name: one for names, part in zip(self.names, found, strict=True) for name, one in zip(names, part, strict=True)}
 
     def __getitem__(self, name: Any) -> Fitted:
-        for part, names, thetas in zip(self._parts, self._names, self._thetas, strict=True):
+        parts, crew = self._known
+        for part, names, thetas in zip(parts, self.names, self.thetas, strict=True):
             if name in names:
                 at = names.index(name)
-                return self._crew.map(_one_of, [part], [thetas[at]], [at])[0]
+                return crew.map(_one_of, [part], [thetas[at]], [at])[0]
         raise KeyError(name)
 
     def __len__(self) -> int:
-        return sum(map(len, self._names))
+        return sum(map(len, self.names))
 
     def __iter__(self) -> Iterator[Any]:
-        return itertools.chain(*self._names)
+        return itertools.chain(*self.names)
 
     def __repr__(self) -> str:
-        return f"FittedSeriesBy({len(self)} series in {len(self._parts)} parts, log evidence {self.log_evidence:.6g})"
+        return f"FittedSeriesBy({len(self)} series in {len(self.names)} parts, log evidence {self.log_evidence:.6g})"
 
 
 @double_precision
@@ -103,12 +113,13 @@ def fit_series_by(
     """Learn from all series of a table, with parameters that they share or have for themselves, then condition."""
     began, deadline = time.perf_counter(), Deadline.after(seconds)
     options["restarts"] = whole(options["restarts"], "restarts")
-    crew, parts, names = _read(gp, X, y, by, noise, missing, over)
+    read = _read(gp, X, y, by, noise, missing, over)
+    (parts, crew), names = read.known, read.names
     same = itertools.repeat
     if not shared:
         found = crew.map(_learned_apart, parts, same(deadline.left() if np.isfinite(deadline.at) else None), same(options))
         thetas, learnings = [theta for theta, _ in found], tuple(itertools.chain(*(own for _, own in found)))
-        return _given(gp, crew, parts, names, thetas, learnings)
+        return _given(gp, read, thetas, learnings)
     told = crew.map(_told, parts, same(-(-SUGGESTIONS // len(parts))))
     weights = np.array([told_[2] for told_ in told], dtype=float)
     starts, units = (np.average([told_[i] for told_ in told], axis=0, weights=weights) for i in (0, 1))
@@ -123,17 +134,18 @@ def fit_series_by(
         gp, Objective(gp, evidence), list(starts), count, began, units=units, deadline=deadline, **options
     )
     theta = free_vector(learned)
-    return _given(learned, crew, parts, names, [np.tile(theta, (len(own), 1)) for own in names], (learning,))
+    return _given(learned, read, [np.tile(theta, (len(own), 1)) for own in names], (learning,))
 
 
 @double_precision
 def condition_series_by(gp: Any, X: Any, y: Any, by: Any, noise: Any, missing: str, over: Any) -> FittedSeriesBy:
     """All series of a table given their data, with the parameters as they are."""
-    crew, parts, names = _read(gp, X, y, by, noise, missing, over)
-    return _given(gp, crew, parts, names, [np.tile(free_vector(gp), (len(own), 1)) for own in names], ())
+    read = _read(gp, X, y, by, noise, missing, over)
+    return _given(gp, read, [np.tile(free_vector(gp), (len(own), 1)) for own in read.names], ())
 
 
-def _given(gp: Any, crew: Crew, parts: Any, names: Any, thetas: Any, learnings: tuple[Learning, ...]) -> FittedSeriesBy:
+def _given(gp: Any, read: SeriesRead, thetas: Sequence[np.ndarray], learnings: tuple[Learning, ...]) -> FittedSeriesBy:
+    (parts, crew), names, missing, sources = read
     found = crew.map(_evidences, parts, thetas)
     evidences = {
         name: float(value) for own, values in zip(names, found, strict=True) for name, value in zip(own, values, strict=True)
@@ -141,14 +153,25 @@ def _given(gp: Any, crew: Crew, parts: Any, names: Any, thetas: Any, learnings: 
     bad = [name for name, value in evidences.items() if not np.isfinite(value)]
     if bad:
         raise ValueError(f"series {bad[0]!r}: its log evidence is not finite: check the data for extreme values")
-    return FittedSeriesBy(gp, evidences, learnings, parts, names, thetas, crew, crew.map(_clocks, parts[:1])[0])
+    clocks = crew.map(_clocks, parts[:1])[0]
+    return FittedSeriesBy(gp, evidences, learnings, names, tuple(thetas), clocks, missing, sources, read.known)
 
 
-def _read(gp: Any, X: Any, y: Any, by: Any, noise: Any, missing: str, over: Any) -> tuple[Crew, list[Any], list[Any]]:
-    """The parts with their series, and the names of these."""
+class SeriesRead(NamedTuple):
+    """The parts with their series, the names of these, and where they were read from."""
+
+    known: Known
+    names: tuple[tuple[Any, ...], ...]
+    missing: str
+    sources: tuple[SeriesSource, ...]
+
+
+def _read(gp: Any, X: Any, y: Any, by: Any, noise: Any, missing: str, over: Any) -> SeriesRead:
+    """The series of a table, each in one part."""
     crew, sources = crew_for(over, SHARE * memory.available()), sources_of(X, y, noise)
+    apart: list[Any] = [None]
     if sources is None:
-        sources, apart = ([X], [y], [noise]), [by]
+        sources = ([read_series_part(X, y, noise, by, gp, missing, ())], [None], [None])
     else:
         apart = [by] * len(sources[0]) if isinstance(by, str) else partitions(by)
     if len(apart) != len(sources[0]):
@@ -157,9 +180,9 @@ def _read(gp: Any, X: Any, y: Any, by: Any, noise: Any, missing: str, over: Any)
     head = crew.made(read_series_part, *(part[:1] for part in (*sources, apart, *rest)), [()])
     clocks = crew.map(_clocks, head)[0]
     tail = crew.made(read_series_part, *(part[1:] for part in (*sources, apart, *rest)), [clocks] * (len(apart) - 1))
-    parts = head + tail
+    parts, places = head + tail, list(map(SeriesSource, *sources, apart))
     names = crew.map(_names, parts)
-    parts, names = [p for p, own in zip(parts, names, strict=True) if own], [own for own in names if own]
+    some = [p for p, own in enumerate(names) if own]
     every = list(itertools.chain(*names))
     if not every:
         raise ValueError("there are no series: at least one is needed")
@@ -168,11 +191,33 @@ def _read(gp: Any, X: Any, y: Any, by: Any, noise: Any, missing: str, over: Any)
         raise ValueError(
             f"series {twice!r} is in several partitions: bring its rows together first, with shuffle(on=…) in Dask"
         )
-    return crew, parts, names
+    known = Known([parts[p] for p in some], crew)
+    return SeriesRead(known, tuple(names[p] for p in some), missing, tuple(places[p] for p in some))
+
+
+def series_found_again(fitted: FittedSeriesBy) -> Known:
+    """The parts of series that were read before, by who is there now."""
+    crew, count = crew_for(None, SHARE * memory.available()), len(fitted.sources)
+    same = lambda value: [value] * count
+    given = same(fitted.gp), same(fitted.missing), same(fitted.clocks), fitted.names
+    return Known(crew.made(read_series_again, fitted.sources, *given), crew)
+
+
+def read_series_again(source: SeriesSource, gp: Any, missing: str, clocks: Clocks, names: tuple[Any, ...]) -> SeriesPart:
+    """The series of a part that was read before; refused where they are others by now."""
+    found = read_series_part(*source, gp, missing, clocks)
+    if found.names != names:
+        where = getattr(source.X, "path", "a part")
+        raise ValueError(
+            f"the series of {where} have changed since they were fitted: {len(names)} then, {len(found.names)} now"
+        )
+    return found
 
 
 def read_series_part(X: Any, y: Any, noise: Any, by: Any, gp: Any, missing: str, clocks: Clocks) -> SeriesPart:
     """The series of a part of a table; `by` is their column, or its name among those of X."""
+    if isinstance(X, SeriesPart):
+        return X
     if isinstance(X, Block):
         X, y = X.read()
     if isinstance(by, str):
