@@ -1,7 +1,8 @@
-"""A series in parts: `python -m benchmarks.parts [exactness] [bytes] [work] [memory] [cluster] [thousand]`.
+"""A series in parts: `python -m benchmarks.parts [exactness] [bytes] [work] [memory] [pool] [cluster] [thousand]`.
 
 Exactness beside the whole, what goes to a part and back, the work of eight parts beside one process, a file ten times as large
-as the memory that may be had, rounds on a local Dask cluster, and what all of it would be for a thousand workers, on paper.
+as the memory that may be had, evaluations by processes and on a local Dask cluster, and what all of it would be for a thousand
+workers, on paper.
 """
 
 import argparse
@@ -33,26 +34,37 @@ def series(N: int) -> tuple[np.ndarray, np.ndarray]:
     return t, np.sin(t) + 0.3 * rng.standard_normal(N)
 
 
-def evidences(gp: Any, t: np.ndarray, y: np.ndarray, parts: int, crew: Any = None) -> tuple[Any, Any, Any]:
-    """The evidence in parts, by one filter, and what is known of the parts."""
+def evidences(gp: Any, t: np.ndarray, y: np.ndarray, parts: int) -> tuple[Any, Any, Any]:
+    """The evidence in parts, by one filter, and who holds the parts."""
     from structgp.crew import Here
-    from structgp.inputs.layouts import as_inputs
-    from structgp.inputs.observations import read_observations
-    from structgp.learn.evidence import GaussianEvidence
+
+    cut = lambda x: np.array_split(x, parts)
+    ours, known = in_parts(gp, (cut(t), cut(y), [None] * parts), Here(1e12))
+    return ours, in_one(gp, t, y), known
+
+
+def in_parts(gp: Any, sources: Any, crew: Any) -> tuple[Any, Any]:
+    """The evidence in parts, and who holds them."""
     from structgp.learn.parts import SeriesEvidence
     from structgp.process.parts import _engine, in_time, read_parts
 
-    cut = lambda x: np.array_split(x, parts)
-    cuts, known = in_time(read_parts((cut(t), cut(y), [None] * parts), gp, "error", crew or Here(1e12), {}), gp)
-    ours = SeriesEvidence(gp, *known, _engine(gp, cuts, None)[0], cuts.series)
+    cuts, known = in_time(read_parts(sources, gp, "error", crew, {}), gp)
+    return SeriesEvidence(gp, *known, _engine(gp, cuts, None)[0], cuts.series), known
+
+
+def in_one(gp: Any, t: np.ndarray, y: np.ndarray) -> Any:
+    """The evidence by one filter."""
+    from structgp.inputs.layouts import as_inputs
+    from structgp.inputs.observations import read_observations
+    from structgp.learn.evidence import GaussianEvidence
+
     inputs = as_inputs(t)
     data = read_observations(gp.likelihood, y, None, "error", inputs)
-    whole = gp.plan(t, "markov", y=y).engine
-    return ours, GaussianEvidence(gp, inputs, data, whole), known
+    return GaussianEvidence(gp, inputs, data, gp.plan(t, "markov", y=y).engine)
 
 
 def kernels() -> dict[str, Any]:
-    """Kernels with 2, 3 and 11 states."""
+    """Kernels with 2, 3 and 19 states."""
     import structgp as sg
 
     season = sg.Matern32(1.0) + sg.Periodic(period=6.0, lengthscale=2.0)
@@ -191,46 +203,87 @@ def nothing(number: int) -> int:
     return number
 
 
-def cluster(N: int) -> float:
-    """Rounds of empty tasks and a fit on two workers; the seconds that a task takes of the scheduler."""
+def cluster(N: int, workers: list[int]) -> float:
+    """Rounds of empty tasks on Dask's workers, and evaluations beside one filter; the seconds that a task takes of Dask."""
     from distributed import Client, LocalCluster
 
-    import structgp as sg
     from structgp.crew import Cluster
 
-    options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-    with LocalCluster(**options) as local, Client(local) as client:
-        crew, times = Cluster(client), {}
-        for tasks in (8, 200):
-            crew.map(nothing, range(tasks))
-            spent = []
-            for _ in range(5):
-                began = time.perf_counter()
-                crew.map(nothing, range(tasks))
-                spent.append(time.perf_counter() - began)
-            times[tasks] = statistics.median(spent)
-        each = (times[200] - times[8]) / 192
-        few, many = 1e3 * times[8], 1e3 * times[200]
-        print(f"cluster: a round of 8 empty tasks {few:.0f} ms, of 200 {many:.0f} ms: {1e3 * each:.2f} ms a task")
-        gp = sg.GP(sg.Matern32(), sg.Gaussian(0.1))
-        t, y = series(N)
-        ours, whole, _ = evidences(gp, t, y, PARTS, crew)
-        theta = np.zeros(3)
-        with jax.enable_x64(True):
-            for _ in range(3):
-                ours(theta)
-            wall = [timed(lambda: ours(theta)) for _ in range(5)]
-            jax.block_until_ready(whole(theta))
-            one = [timed(lambda: jax.block_until_ready(whole(theta))) for _ in range(5)]
-        seconds, ratio = statistics.median(wall), statistics.median(wall) / statistics.median(one)
-        print(f"  {N:,} points in {PARTS} parts on 2 workers: {seconds:.2f} s an evaluation, {ratio:.2f} of one filter")
+    each = 0.0
+    with File(N) as file:
+        for count in workers:
+            options: dict[str, Any] = {"n_workers": count, "threads_per_worker": 1, "dashboard_address": None}
+            with LocalCluster(**options) as local, Client(local) as client:
+                crew = Cluster(client)
+                each = task_seconds(crew, f"{count} workers")
+                file.beside_one(crew, count, "Dask workers")
     return max(each, 1e-4)
 
 
-def timed(function: Any) -> float:
-    began = time.perf_counter()
-    function()
-    return time.perf_counter() - began
+def pool(N: int, workers: list[int]) -> None:
+    """The same by the processes of an executor, without Dask."""
+    import concurrent.futures
+    import multiprocessing
+
+    from structgp.crew import Pool
+
+    with File(N) as file:
+        for count in workers:
+            with concurrent.futures.ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as processes:
+                file.beside_one(Pool(processes, 1e12), count, "processes", 2 + 2 * count)  # until each has all parts
+
+
+class File:
+    """A series in a file, and how long an evaluation takes by one filter on all of it, in seconds."""
+
+    def __init__(self, N: int) -> None:
+        import structgp as sg
+
+        self.N, self.gp, self.theta = N, sg.GP(sg.Matern32(), sg.Gaussian(0.1)), np.zeros(3)
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "rows.parquet"
+
+    def __enter__(self) -> Any:
+        write(self.path, self.N)
+        with jax.enable_x64(True):
+            whole = in_one(self.gp, *series(self.N))
+            self.one = wall(lambda: whole(self.theta), 1)
+        print(f"{self.N:,} points, value and gradient: one filter {self.one:.3f} s an evaluation", flush=True)
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.folder.cleanup()
+
+    def beside_one(self, crew: Any, count: int, who: str, first: int = 3) -> None:
+        """An evaluation by so many workers beside one filter."""
+        import structgp as sg
+        from structgp.inputs.parts import sources_of
+
+        parts = max(PARTS, 2 * count)
+        rows = sg.ParquetBatches(self.path, "y", rows=-(-self.N // parts))
+        ours, _ = in_parts(self.gp, sources_of(rows, None), crew)
+        with jax.enable_x64(True):
+            seconds = wall(lambda: ours(self.theta), first)
+        words = f"{parts} parts from a file by {count} {who}"
+        print(f"  {words}: {seconds:.3f} s an evaluation, {seconds / self.one:.2f} of one filter", flush=True)
+
+
+def task_seconds(crew: Any, who: str) -> float:
+    """What an empty task takes of the scheduler."""
+    times = {tasks: wall(lambda: crew.map(nothing, range(tasks)), 1) for tasks in (8, 200)}  # noqa: B023
+    each, (few, many) = (times[200] - times[8]) / 192, (1e3 * seconds for seconds in times.values())
+    print(f"  {who}: a round of 8 empty tasks {few:.0f} ms, of 200 {many:.0f} ms: {1e3 * each:.2f} ms a task")
+    return each
+
+
+def wall(function: Any, first: int) -> float:
+    """Seconds of a call after the first ones: the median of five."""
+    times = []
+    for _ in range(first + 5):
+        began = time.perf_counter()
+        jax.block_until_ready(function())
+        times.append(time.perf_counter() - began)
+    return statistics.median(times[first:])
 
 
 def thousand(seconds: dict[str, float], N: int, task: float, sent: int = 1000) -> None:
@@ -250,9 +303,12 @@ def thousand(seconds: dict[str, float], N: int, task: float, sent: int = 1000) -
 def main() -> None:
     """Parse and run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.parts", description=__doc__)
-    names = ("exactness", "bytes", "work", "memory", "cluster", "thousand")
+    names = ("exactness", "bytes", "work", "memory", "pool", "cluster", "thousand")
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(names)} (default: all)")
     parser.add_argument("--points", type=int, default=10**6, help="of the series (default: a million)")
+    parser.add_argument(
+        "--workers", type=int, nargs="+", default=[2], help="of `pool` and `cluster`, one number after the other"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="how often each step of `work` is timed")
     options = parser.parse_args()
     unknown = set(options.cases) - set(names)
@@ -266,7 +322,9 @@ def main() -> None:
     seconds = work(options.points, options.rounds) if {"work", "thousand"} & set(cases) else {}
     if "memory" in cases:
         memory(10 * LIMIT * 2**20 // 16)
-    task = cluster(options.points) if {"cluster", "thousand"} & set(cases) else 0.0
+    if "pool" in cases:
+        pool(options.points, options.workers)
+    task = cluster(options.points, options.workers) if {"cluster", "thousand"} & set(cases) else 0.0
     if "thousand" in cases:
         thousand(seconds, options.points, task)
 
