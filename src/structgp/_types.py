@@ -29,6 +29,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Num
 
+from . import where
+
 # NumPy or JAX arrays: the same code runs on the host and inside a computation.
 Scalar = Float[Any, ""]
 Point = Float[Any, " D"]
@@ -43,11 +45,25 @@ T = TypeVar("T")
 
 
 def double_precision(function: Callable[P, T]) -> Callable[P, T]:
-    """Run `function` with 64-bit JAX, whatever the caller's setting, which stays as it was."""
+    """Run `function` with 64-bit JAX, whatever the caller uses; on the host where a plan says so."""
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
         with jax.enable_x64(True):
+            if not where.accelerated():
+                return function(*args, **kwargs)
+            with where.extent_of(args[0] if args else None):
+                return function(*args, **kwargs)
+
+    return wrapped
+
+
+def by_the_host(function: Callable[P, T]) -> Callable[P, T]:
+    """The same for what goes step by step: never on an accelerator."""
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        with jax.enable_x64(True), where.on_host():
             return function(*args, **kwargs)
 
     return wrapped

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-import jax
+from . import where
 
 
 class Early:
@@ -21,14 +21,14 @@ class Early:
     """
 
     def __init__(self, work: Callable[[], Any], after: Early | None = None) -> None:
-        self._work, self._after = work, after
+        self._work, self._after = where.carried(work), after
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
         if self._after is not None:
             self._after.wait()
-        with contextlib.suppress(Exception), jax.enable_x64(True):
+        with contextlib.suppress(Exception):
             self._work()
 
     def wait(self) -> None:

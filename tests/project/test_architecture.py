@@ -12,7 +12,7 @@ SRC = pathlib.Path(__file__).parents[2] / "src" / "structgp"
 
 # From top to bottom; rooms in one row may know each other.
 ROOMS = [
-    ["_types", "background", "crew"],
+    ["_types", "where", "background", "crew"],
     ["parameters"],
     ["linalg"],
     ["kernels"],

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import double_precision, whole
+from .._types import by_the_host, whole
 from ..kernels.stationary import SquaredExponential
 from ..linalg.sobol import sobol
 from ..structure.dense import covariance
@@ -43,7 +43,7 @@ class GradientEstimate:
         return np.sqrt(np.diagonal(self.covariance))
 
 
-@double_precision
+@by_the_host
 def estimate_gradient(
     f: Callable[[np.ndarray], Any],
     x0: Any,

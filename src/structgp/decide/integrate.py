@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import double_precision, whole
+from .._types import by_the_host, whole
 from ..kernels.stationary import ProductMatern, Ricker
 from ..linalg.sobol import sobol
 from ..parameters.priors import Normal
@@ -48,7 +48,7 @@ class IntegralEstimate:
         return f"{self.mean:.6g} ± {self.sd:.2g} ({len(self.values)} evaluations)"
 
 
-@double_precision
+@by_the_host
 def integrate(
     f: Callable[[Any], Any],
     box: Any,

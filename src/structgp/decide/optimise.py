@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._types import double_precision, whole
+from .._types import by_the_host, whole
 from ..background import Early
 from ..parameters.tree import as_numpy, with_free
 from ..posterior import Result
@@ -238,7 +238,7 @@ class Optimiser(Result):
         self.pending = (*self.pending, *(one.point for one in found))
         return found[0].point if n is None else [one.point for one in found]
 
-    @double_precision
+    @by_the_host
     def suggest(self, n: int = 1) -> list[Suggestion]:
         """Points to be measured next with what is believed of them; they do not become pending."""
         began = time.perf_counter()
@@ -255,14 +255,14 @@ class Optimiser(Result):
         self.account = dataclasses.replace(self.account, rows=len(self.history), seconds=elapsed)
         return found
 
-    @double_precision
+    @by_the_host
     def recommend(self) -> Suggestion:
         """The measured point that is believed to be best: of noisy runs none that was merely lucky."""
         knowledge = self._knowledge()
         view, place = knowledge.view([])
         return Suggestion(self.space.point(place), *knowledge.described(view, place), "the best that was measured")
 
-    @double_precision
+    @by_the_host
     def predict(self, x: Any) -> tuple[float, float]:
         """Mean and standard deviation of a measurement without noise, in its units."""
         knowledge = self._knowledge()
@@ -272,7 +272,7 @@ class Optimiser(Result):
         return found.mean, found.sd
 
     @property
-    @double_precision
+    @by_the_host
     def model(self) -> FittedMixture:
         """The process averaged over its parameters, of warped values in the unit cube; of several models the best."""
         knowledge = self._knowledge()

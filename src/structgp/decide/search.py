@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from .._types import double_precision
+from .._types import by_the_host
 from ..inputs.rows import filled
 from ..learn.lockstep import minimise_all
 from ..linalg.sobol import sobol
@@ -69,7 +69,7 @@ class Search:
         return np.concatenate([spread, np.where(self.meets(near)[:, None], near, spread[:LOCAL])])
 
 
-@double_precision
+@by_the_host
 def best_place(
     view: View, rule: str, search: Search, center: np.ndarray, taken: np.ndarray, seed: int
 ) -> tuple[Float[np.ndarray, " D"], float]:
@@ -99,7 +99,7 @@ def best_place(
     return place, height
 
 
-@double_precision
+@by_the_host
 def best_of_draw(belief: Belief, number: int, search: Search, center: np.ndarray, taken: np.ndarray, seed: int) -> Any:
     """The place where one draw of f is lowest, and how low."""
     places = search.candidates(center, seed)

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import double_precision
+from .._types import by_the_host
 from ..engines.cholesky import Cholesky
 from ..inputs.layouts import Points
 from ..inputs.observations import Data
@@ -107,7 +107,7 @@ def prior(kernel: Any, columns: int, noise: float | None) -> GP:
     return GP(kernel, Gaussian(1e-4 if noise is None else 0.0), Basis(Powers(0), 0.0, 1.0))
 
 
-@double_precision
+@by_the_host
 def unlearned(gp: GP, measured: Measured, members: int) -> Learned:
     """A model of which nothing is learned: every member is at the centre of what is believed."""
     beliefs = beliefs_about(gp, measured)
@@ -116,7 +116,7 @@ def unlearned(gp: GP, measured: Measured, members: int) -> Learned:
     return Learned(gp, Draws(*same, Evidence(0.0), "laplace", theta, np.zeros((P, P)), beliefs), measured, 0)
 
 
-@double_precision
+@by_the_host
 def learn(
     gp: GP,
     measured: Measured,
@@ -213,7 +213,7 @@ def _limits(beliefs: WeakBeliefs) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(beliefs.bounds[:, 0], middle - reach), np.minimum(beliefs.bounds[:, 1], middle + reach)
 
 
-@double_precision
+@by_the_host
 def belief_of(
     learned: Learned, measured: Measured, pending: np.ndarray, good: np.ndarray, log_weight: float = 0.0
 ) -> tuple[Belief, Float[np.ndarray, "K N"]]:

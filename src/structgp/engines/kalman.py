@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from .. import where
 from ..inputs.layouts import Inputs, Times
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel, Sum
@@ -264,7 +265,7 @@ class Kalman(Engine):
         return state_space(approximated(kernel, self.approximate), inputs, self.harmonics)
 
     def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> Kalman:
-        choices: dict[str, Any] = {"harmonics": harmonics_of(model.kernel), "parallel": jax.default_backend() == "gpu"}
+        choices: dict[str, Any] = {"harmonics": harmonics_of(model.kernel), "parallel": where.backend() == "gpu"}
         if data is not None and isinstance(inputs, Times) and gaussian(model, data):
             choices |= _choices_for_noise(model, inputs, data, self.approximate, **choices)
         elif data is not None and isinstance(inputs, Times) and np.isfinite(model.likelihood.largest_precision):

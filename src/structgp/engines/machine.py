@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .. import where
 from .._types import double_precision
 from ..linalg.dense.cholesky import lapack_threads
 
@@ -77,13 +78,16 @@ REFERENCE = {  # two cores of a server, and a large GPU
 
 def reference() -> Machine:
     """The machine by which algorithms are ranked."""
-    return REFERENCE.get(jax.default_backend(), REFERENCE["gpu"])
+    return REFERENCE.get(where.backend(), REFERENCE["gpu"])
+
+
+def at_hand() -> Machine:
+    """This machine, where computations run now: from the cache on disk, else measured."""
+    return _known(hardware())
 
 
 @functools.cache
-def at_hand() -> Machine:
-    """This machine: from the cache on disk, else measured."""
-    name = hardware()
+def _known(name: str) -> Machine:
     known = _kept()
     try:
         return Machine(Work(**known[name]["unit"]), float(known[name]["compile"]))
@@ -99,10 +103,10 @@ def at_hand() -> Machine:
 
 def hardware() -> str:
     """What the rates depend on."""
-    device = jax.devices()[0]
+    device = where.device()
     settings = [f"{name}={os.environ[name]}" for name in SETTINGS if name in os.environ]
-    where = [_cpu(), f"{cores()} cores", device.platform, device.device_kind, f"JAX {jax.__version__}"]
-    return ", ".join([f"rates {FORMAT}", *where, *settings])
+    parts = [_cpu(), f"{cores()} cores", device.platform, device.device_kind, f"JAX {jax.__version__}"]
+    return ", ".join([f"rates {FORMAT}", *parts, *settings])
 
 
 FORMAT = 2  # of what is measured: one more, and everybody measures again
@@ -159,7 +163,7 @@ def measured() -> Machine:
 
     LAPACK runs on one thread: several would wait for each other where others have the cores.
     """
-    on_host = jax.default_backend() == "cpu"
+    on_host = where.backend() == "cpu"
     n, long = (384, 2**20) if on_host else (4096, 2**26)
     x, many = np.linspace(0.1, 1.0, long), np.linspace(0.1, 1.0, 1 << (long.bit_length() - 4))
     A, B = (np.eye(size) + 0.5 / size for size in (n, 512 if on_host else 8192))
@@ -218,7 +222,7 @@ def _best(function: Callable[..., Any], *arguments: Any) -> float:
         walls.append(wall)
         processor += used
     # The processor's clock does not run while others have it; over less than some ticks it says nothing.
-    by_processor = jax.default_backend() == "cpu" and processor > BUDGET / 5
+    by_processor = where.backend() == "cpu" and processor > BUDGET / 5
     return min(*walls, processor / len(walls)) if by_processor else min(walls)
 
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
-
+from .. import where
 from ..inputs.layouts import Inputs
 from .base import Offer, units
 
@@ -21,8 +20,8 @@ FILES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usa
 
 def available() -> float:
     """Bytes that can still be had: of the accelerator, or of this machine and of the group that this process is in."""
-    if jax.default_backend() != "cpu":
-        known = jax.devices()[0].memory_stats() or {}
+    if where.backend() != "cpu":
+        known = where.device().memory_stats() or {}
         return known.get("bytes_limit", math.inf) - known.get("bytes_in_use", 0)
     return min(_of_machine(), *_of_groups(), math.inf)
 

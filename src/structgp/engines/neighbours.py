@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from .. import where
 from .._types import whole
 from ..inputs.layouts import Inputs
 from ..inputs.neighbourhood import Neighbourhood, changed, drawn_order, nearest_seen, root_of
@@ -230,7 +231,7 @@ class NeighbourEngine(Engine):
         return Neighbourhood.of(inputs.points, data.seen, metric, self.m, search)
 
     def in_parts(self, inputs: Inputs) -> list[Inputs]:
-        if not isinstance(inputs, Neighbourhood) or len(inputs) < SIDE_BY_SIDE or jax.default_backend() != "cpu":
+        if not isinstance(inputs, Neighbourhood) or len(inputs) < SIDE_BY_SIDE or where.backend() != "cpu":
             return [inputs]
         return inputs.parts(_cores())
 

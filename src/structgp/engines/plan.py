@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import sys
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import where
 from ..inputs.layouts import Grid, Inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Sum
@@ -39,7 +41,7 @@ from .grid_seen import SeenCells
 from .independent import SEVERAL
 from .inducing_inputs import Inducing as Inducing
 from .kalman import Kalman
-from .machine import Machine, Work, at_hand, reference
+from .machine import REFERENCE, Machine, Work, at_hand, reference
 from .memory import fitting_first
 from .neighbours import Neighbours as Neighbours
 from .space_time import JointChain, SpaceTimeChains
@@ -71,6 +73,7 @@ STARTS, EACH = 9, 3  # evaluations of a climb: at its starts, and for each numbe
 CLEANED = 3  # climbs of plain processes that tell outliers apart, typically
 SHORT = 0.05  # seconds of an evaluation, up to which all algorithms are fast
 LONG = 10.0  # seconds from which on a step says beforehand how long it will take
+COMPILED = 4  # programs that a prediction takes
 WIDER = {"space-time": "kronecker"}  # what stands in for a structure that the prior has, but no algorithm for these data
 
 
@@ -103,10 +106,13 @@ class Plan:
     parameters: str = ""
     members: int = 1  # processes that are conditioned and asked, where parameters are averaged over
     to_begin: Work = NOT_SAID  # what learning takes before it climbs
+    on_host: bool = False  # of a machine with an accelerator, where that would take longer
 
     def estimate(self, machine: Machine | None = None) -> Estimate:
         """About how long what was chosen takes: on this machine, unless another is given."""
-        cost, machine = self.chosen.cost or Cost(0.0, 0.0), machine or at_hand()
+        cost = self.chosen.cost or Cost(0.0, 0.0)
+        with where.on_host() if self.on_host else contextlib.nullcontext():
+            machine = machine or at_hand()
         works = self._learning(cost, self.evaluations), self._by_all(cost.conditioning), self._by_all(cost.prediction())
         learn, condition, predict = map(machine.seconds, works)
         return Estimate(learn, self.evaluations, condition, predict, machine.compile * cost.programs, cost.bytes)
@@ -151,6 +157,20 @@ class Plan:
         said = self.chosen.accuracy if offer.accuracy == "exact" else offer.accuracy
         return self._taking(dataclasses.replace(offer, note=offer.note or self.chosen.note, accuracy=said))
 
+    def on_reference(self) -> float:
+        """About how many seconds all steps take on the machine by which algorithms are ranked, of the kind that is in use."""
+        machine, cost = reference(), self.chosen.cost or Cost(0.0, 0.0)
+        steps = self._learning(cost, self.evaluations), self._by_all(cost.conditioning), self._by_all(cost.prediction())
+        return sum(map(machine.seconds, steps)) + machine.compile * cost.programs
+
+    def predicts(self, places: int) -> None:
+        """Move a prediction at so many places from the host to the accelerator, if it is worth compiling for."""
+        if self.on_host and self.chosen.cost and where.accelerated():
+            host, accelerator = (REFERENCE[kind] for kind in ("cpu", "gpu"))
+            work = self._by_all(self.chosen.cost.prediction(places))
+            if host.seconds(work) > accelerator.seconds(work) + COMPILED * accelerator.compile:
+                where.move(where.on_accelerator)
+
     def before(self, other: Plan) -> bool:
         """Whether what was chosen here goes before what was chosen for the same data seen in another way."""
         exact = self.chosen.quality == "exact", other.chosen.quality == "exact"
@@ -183,7 +203,11 @@ class Plan:
         lines = [str(offer) for i, offer in enumerate(self.offers) if offer.cost or not again(i)]
         if self.chosen.cost:
             lines.insert(1, f"{'':<10} {self.estimate()}")
-        said = [self.seen] * bool(self.seen) + [f"parameters {self.parameters}"] * bool(self.parameters)
+        said = (
+            [self.seen] * bool(self.seen)
+            + ["runs on the host: the accelerator would take longer"] * self.on_host
+            + [f"parameters {self.parameters}"] * bool(self.parameters)
+        )
         return "\n".join(lines + said)
 
     __repr__ = __str__

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import where
 from .._types import generator, whole
 from ..background import Early
 from ..crew import Crew
@@ -314,7 +315,9 @@ def _climb_all(
     if len(begin) == 1:
         return [climbs[0].run(begin[0], bounds, most)]
     with concurrent.futures.ThreadPoolExecutor(min(len(begin), os.cpu_count() or 1)) as pool:
-        futures = [pool.submit(climb.run, start, bounds, most) for climb, start in zip(climbs, begin, strict=True)]
+        futures = [
+            pool.submit(where.carried(climb.run), start, bounds, most) for climb, start in zip(climbs, begin, strict=True)
+        ]
         try:
             concurrent.futures.wait(futures)
         except KeyboardInterrupt:

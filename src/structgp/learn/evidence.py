@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .. import where
 from ..engines.base import Engine, Offer
 from ..engines.basis import integrate, sites_of
 from ..inputs.layouts import Inputs
@@ -38,7 +39,7 @@ class GaussianEvidence:
         self.inputs, self.data, self._together, self._made_of = inputs, data, together, (model, engine)
         with jax.enable_x64(True):  # on the device once, not at every evaluation
             self._model, self._inputs, self._data = jax.device_put((model, inputs, data))
-            on_cpu = jax.default_backend() == "cpu" and not together
+            on_cpu = where.backend() == "cpu" and not together
             self._on_host = engine.on_host(self._model, self._inputs, self._data) if on_cpu else None
         self._at, self._tuned = FreeMap(model), engine.tuned  # looked up once: an evaluation may be short
         with jax.enable_x64(True):
@@ -185,10 +186,7 @@ def summed_up(
 def _side_by_side(work: Callable[[Any], Any], parts: list[Any]) -> list[Any]:
     """One call for each part, on threads of their own."""
 
-    def run(part: Any) -> Any:
-        with jax.enable_x64(True):
-            return jax.block_until_ready(work(part))
-
+    run = where.carried(lambda part: jax.block_until_ready(work(part)))
     with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
         return list(pool.map(run, parts))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import equinox as eqx
 import numpy as np
 
+from .. import where
 from .._types import Seed, double_precision, generator, whole
 from ..engines import memory
 from ..engines.approximation import Approximation, FiniteState, as_approximation
@@ -500,6 +501,21 @@ class GP(Parametrised):
         return learned.freeze(*own) if own else learned, learning
 
     def _planned(
+        self, inputs: Inputs, structure: str, approximate: Any, data: Data | None, rule: Any = None
+    ) -> tuple[GP, Inputs, Any, Plan]:
+        """What is computed with and what runs, on the accelerator or on its host: from here on there."""
+        found = self._planned_here(inputs, structure, approximate, data, rule)
+        if not where.accelerated() or where.backend() == "cpu":
+            return found
+        with where.on_host():
+            gp, places, seen, there = self._planned_here(inputs, structure, approximate, data, rule)
+            seconds = there.on_reference()
+        if seconds >= found[-1].on_reference():
+            return found
+        where.move(where.on_host)
+        return gp, places, seen, dataclasses.replace(there, on_host=True)
+
+    def _planned_here(
         self, inputs: Inputs, structure: str, approximate: Any, data: Data | None, rule: Any = None
     ) -> tuple[GP, Inputs, Any, Plan]:
         """The model that is computed with, which an approximation may give parameters of its own, on what, and what runs.

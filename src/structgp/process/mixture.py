@@ -314,6 +314,7 @@ class FittedMixture(Result):
             return None
         Xs, part = self._new_points(X), self.mode._which_part(part)
         self.plan.announce("prediction", len(Xs))
+        self.plan.predicts(len(Xs))
         with lapack_threads(self.plan.rows):
             look = functools.partial(marginals_of_all, part=part)
             means, variances = self.mode._in_chunks(look, Xs, part, together)

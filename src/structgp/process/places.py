@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from .. import where
 from .._types import Seed, double_precision, generator, whole
 from ..engines import memory
 from ..engines.grids import GridConditional
@@ -82,6 +83,7 @@ class AtPlaces(Given):
         grid = self._as_grid(X) if part is None else None
         if grid is None:
             self.plan.announce("prediction", len(Xs))
+            self.plan.predicts(len(Xs))
         with lapack_threads(self.plan.rows):
             if grid is not None:
                 mean, variance = (np.asarray(part) for part in _marginals(self.posterior, grid))
@@ -281,7 +283,7 @@ class AtPlaces(Given):
 
 def rows_at_a_time(numbers: int) -> int:
     """How many places are looked at together, each of which takes so many numbers: a power of two."""
-    on_host = jax.default_backend() == "cpu"
+    on_host = where.backend() == "cpu"
     rows = (1 if on_host else ON_DEVICE) * CHUNK_BYTES / (8 * max(numbers, 1))
     if on_host:
         rows = min(rows, max(CACHE_BYTES / (8 * max(numbers, 1)), FEWEST))

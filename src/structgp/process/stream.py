@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import double_precision
+from .._types import by_the_host
 from ..engines.basis import Weights, columns, integrate, sites_of
 from ..engines.kalman import Kalman, KalmanConditional, read
 from ..engines.plan import Plan
@@ -44,7 +44,7 @@ class Stream(Result):
     flat: bool
     engine: Kalman
 
-    @double_precision
+    @by_the_host
     def update(self, t: Any, y: Any, noise: Any = None, missing: str = "error") -> Stream:
         """The stream after one more observation, or a batch of them, at or after the last time.
 
@@ -67,7 +67,7 @@ class Stream(Result):
             self, first=first, time=float(times[-1]), state=state, count=count, targets=data.y.shape[1], flat=data.flat
         )
 
-    @double_precision
+    @by_the_host
     def predict(self, t: Any) -> Prediction:
         """The belief about f at the last time or later: what `Fitted.predict` says there.
 
@@ -93,7 +93,7 @@ class Stream(Result):
         return Prediction(mean, np.repeat(variance[:, None], self.targets, axis=1), self.gp.likelihood)
 
     @property
-    @double_precision
+    @by_the_host
     def log_evidence(self) -> float:
         """log p(y) of everything that was seen."""
         self._weights()

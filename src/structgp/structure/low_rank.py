@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .. import where
 from ..inputs.layouts import Inputs
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.independent import IndependentKernels
@@ -93,7 +94,7 @@ class LowRank(Structure):
 
     def rows(self) -> Float[Array, "B n D"]:
         """The rows in blocks of one size, so that a few rows more are the same program."""
-        return in_blocks(self.X, ROWS if jax.default_backend() == "cpu" else MANY_ROWS)
+        return in_blocks(self.X, ROWS if where.backend() == "cpu" else MANY_ROWS)
 
     def among(self) -> Float[Array, "M M"]:
         """K_uu, with jitter."""

@@ -42,14 +42,14 @@ def factorise(entries: Entries, parameters: PyTree, w: Float[Array, " N"]) -> Fa
     starts, width = _starts(0, N, CORNERS * EACH)
     scale = jnp.mean(jax.lax.map(lambda i: entries(parameters, i[None], i[None])[0, 0], rows, batch_size=width))
 
-    def factor(jitter: Array) -> Array:
+    def factor(jitter: Array, room: Array) -> Array:
         def put(B: Array, start: Array) -> tuple[Array, None]:
             columns = start + jnp.arange(width)
             own = S[:, None] * entries(parameters, rows, columns) * S[columns]
             own = own + jnp.where(rows[:, None] == columns, 1.0 + jitter * w[columns], 0.0)
             return jax.lax.dynamic_update_slice(B, own, (0, start)), None
 
-        B = jax.lax.scan(put, jnp.zeros((N, N)), jnp.asarray(starts))[0]
+        B = jax.lax.scan(put, room, jnp.asarray(starts))[0]  # all of it is written: where the last attempt stood
         return jax.lax.linalg.cholesky(B, symmetrize_input=False)
 
     def fails(state: tuple[Array, Array]) -> Array:
@@ -57,7 +57,7 @@ def factorise(entries: Entries, parameters: PyTree, w: Float[Array, " N"]) -> Fa
 
     def more(state: tuple[Array, Array]) -> tuple[Array, Array]:
         jitter = jnp.where(state[0] < 0, 0.0, jnp.maximum(10 * state[0], FIRST_JITTER * scale))
-        return jitter, factor(jitter)
+        return jitter, factor(jitter, state[1])
 
     jitter, L = jax.lax.while_loop(fails, more, (jnp.full((), -1.0), jnp.full((N, N), jnp.nan)))  # −1: nothing was tried
     return Factor(L, jitter)

@@ -24,6 +24,7 @@ import numpy as np
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
+from ... import where
 from .cholesky import SMALL, factor_on_host, factorise, lapack_threads
 
 LOST = 1e-6  # of 1 − diag B⁻¹: below, it has lost too many digits, and variances are computed as K − KMK
@@ -59,7 +60,7 @@ def solve(
 
 
 def _goes_to_host(K: Array) -> bool:
-    return len(K) >= SMALL and jax.default_backend() == "cpu"
+    return len(K) >= SMALL and where.backend() == "cpu"
 
 
 def _by_lapack(K: Array, w: Array, H: Array, with_inverse: bool) -> tuple[Solved, Array]:

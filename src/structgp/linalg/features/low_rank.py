@@ -33,10 +33,11 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
-from ..dense.identity_plus import solve_lower
+from ... import where
 from .totals import in_blocks
 
 FIRST_JITTER, LAST_JITTER = 1e-12, 1e-4  # of K_uu, in units of its mean variance
+KEPT = 8e9  # bytes of V that an accelerator keeps from the value to its adjoint; what is more is made again
 
 
 class Rule(NamedTuple):
@@ -122,29 +123,49 @@ def summed(
     white: Callable[[Any], tuple[Array, Array]], blocks: Any, M: int, w: Array, t: Array, rule: Rule, natural: bool
 ) -> Summed:
     """The sums over rows in blocks, of which `white` makes V and k."""
+    return _summed(white, blocks, M, w, t, rule, natural, False)[0]
 
-    def add(total: Summed, block: tuple[Any, Array, Array]) -> tuple[Summed, None]:
+
+def _summed(
+    white: Callable[[Any], tuple[Array, Array]], blocks: Any, M: int, w: Array, t: Array, rule: Rule, natural: bool, keep: bool
+) -> tuple[Summed, Any]:
+    """The same, with V of all blocks if it is to be kept."""
+
+    def add(total: Summed, block: tuple[Any, Array, Array]) -> tuple[Summed, Any]:
         x, w, t = block
         V, k = white(x)
         of = of_rows(V, k, w, t, rule, natural)
         more = Summed((V * of.e) @ V.T, V @ of.g, own_forms(of, t, natural), charge(of, w, rule, jnp.log))
-        return jax.tree.map(jnp.add, total, more), None
+        return jax.tree.map(jnp.add, total, more), V if keep else None
 
     C, first = t.shape[1], jax.tree.leaves(blocks)[0]
     size = len(w) if len(first) == 1 else first.shape[1]
     start = Summed(jnp.zeros((M, M)), jnp.zeros((M, C)), jnp.zeros((C, C)), jnp.zeros(()))
-    total = jax.lax.scan(add, start, (blocks, in_blocks(w, size), in_blocks(t, size)))[0]
-    return total._replace(gram=0.5 * (total.gram + total.gram.T))
+    total, kept = jax.lax.scan(add, start, (blocks, in_blocks(w, size), in_blocks(t, size)))
+    return total._replace(gram=0.5 * (total.gram + total.gram.T)), kept
 
 
 def whitening(cross: Any, L: Float[Array, "M M"]) -> Callable[[Array], tuple[Array, Array]]:
     """V and k of a block of rows from K_fu and k."""
+    solve = solver(L)
 
     def white(rows: Array) -> tuple[Array, Array]:
         K, k = cross(rows)
-        return solve_lower(L, K.T, len(L)), k
+        return solve(K.T, False), k
 
     return white
+
+
+def solver(L: Float[Array, "M M"]) -> Callable[[Array, bool], Array]:
+    """L⁻¹ or L⁻ᵀ times columns: by products with the inverse where they are many, which is made once for all blocks."""
+    inverse = solve_triangular(L, jnp.eye(len(L)), lower=True)
+
+    def solve(columns: Float[Array, "M n"], transposed: bool) -> Float[Array, "M n"]:
+        if columns.shape[-1] > len(L):
+            return (inverse.T if transposed else inverse) @ columns
+        return solve_triangular(L, columns, lower=True, trans="T" if transposed else "N")
+
+    return solve
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(5, 6))
@@ -160,36 +181,37 @@ def log_det_and_gram(
 
 def _forward(cross: Any, rows: Array, K: Array, w: Array, t: Array, rule: Rule, natural: bool) -> tuple[Any, tuple]:
     L = jnp.linalg.cholesky(K)
-    sums = summed(whitening(cross, L), rows, len(L), w, t, rule, natural)
+    keep = where.backend() != "cpu" and 8 * rows.shape[0] * rows.shape[1] * len(L) <= KEPT
+    sums, V = _summed(whitening(cross, L), rows, len(L), w, t, rule, natural, keep)
     R = jnp.linalg.cholesky(jnp.eye(len(K)) + sums.gram)
     m = cho_solve((R, True), sums.cross)
     explained = sums.cross.T @ m
     forms = sums.own + explained if natural else sums.own - explained
     log_det = 2 * jnp.sum(jnp.log(jnp.diagonal(R))) + sums.charge
-    return (log_det, 0.5 * (forms + forms.T)), (cross, rows, L, R, m, w, t)
+    return (log_det, 0.5 * (forms + forms.T)), (cross, rows, L, R, m, w, t, V)
 
 
 def _backward(rule: Rule, natural: bool, saved: tuple, to: tuple[Array, Array]) -> tuple:
-    cross, rows, L, R, m, w, t = saved
+    cross, rows, L, R, m, w, t, kept = saved
     a, G = to[0], 0.5 * (to[1] + to[1].T)
     S = G if natural else -G
-    inverse = cho_solve((R, True), jnp.eye(len(L)))
+    inverse, solve = cho_solve((R, True), jnp.eye(len(L))), solver(L)
 
-    def pull(total: tuple[Any, Array], block: tuple[Array, Array, Array]) -> tuple[Any, Any]:
-        x, w, t = block
+    def pull(total: tuple[Any, Array], block: tuple[Array, Array, Array, Any]) -> tuple[Any, Any]:
+        x, w, t, V = block
         (K, k), back = jax.vjp(lambda cross: cross(x), cross)
-        V = solve_lower(L, K.T, len(L))
+        V = solve(K.T, False) if V is None else V
         AV = inverse @ V
         of = of_rows(V, k, w, t, rule, natural)
         got = pulled(of, jnp.sum(V * AV, axis=0), V.T @ m, t, a, G, rule, natural)
         to_V = 2 * (a * AV * of.e + m @ S @ got.residual.T - V * got.d)
-        to_K = solve_triangular(L, to_V, lower=True, trans="T")
+        to_K = solve(to_V, True)
         more = back((to_K.T, got.d))[0], (V * got.d) @ V.T if rule.share else total[1]
         return jax.tree.map(jnp.add, total, more), (got.w, got.t)
 
     start = jax.tree.map(jnp.zeros_like, cross), jnp.zeros_like(L)
     size = rows.shape[1]
-    (to_cross, VcV), (to_w, to_t) = jax.lax.scan(pull, start, (rows, in_blocks(w, size), in_blocks(t, size)))
+    (to_cross, VcV), (to_w, to_t) = jax.lax.scan(pull, start, (rows, in_blocks(w, size), in_blocks(t, size), kept))
     if rule.charged and not rule.share:  # c = a e
         VcV = a * (R @ R.T - jnp.eye(len(L)))
     inner = a * (jnp.eye(len(L)) - inverse) + m @ S @ m.T - 0.5 * (VcV + VcV.T)

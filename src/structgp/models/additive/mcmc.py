@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._types import Seed, double_precision, generator
+from ..._types import Seed, by_the_host, generator
 from ...inputs.layouts import as_inputs
 from ...likelihoods.gaussian import Gaussian
 from ...linalg.filters import kalman, kalman_smooth
@@ -83,7 +83,7 @@ class AdditiveMCMC:
     burn: int = 50
     step: float = 0.4  # standard deviation of the Metropolis proposals of log ℓ and log v
 
-    @double_precision
+    @by_the_host
     def sample(self, X: Any, y: Any, new: Any, seed: Seed = None) -> SampledAdditive:
         """Draws from the posterior of f at `new` places given data."""
         X, Xs = (np.asarray(as_inputs(table).points) for table in (X, new))

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._types import Seed, double_precision, generator
+from ... import where
+from ..._types import Seed, by_the_host, double_precision, generator
 from ...engines.additive import SOLVERS, AdditiveConditional, AdditiveEngine, basis_of, remainders
 from ...engines.additive_splines import SplineMap
 from ...engines.base import Offer, form_by_shape, noise_variance
@@ -181,7 +182,7 @@ class AdditiveGP(Parametrised):
             kernel = Sum(tuple(kernel.on(d) for d in range(dimension))) if dimension > 1 else kernel
         return GP(kernel, self.likelihood, polynomial(0))
 
-    @double_precision
+    @by_the_host
     def condition(
         self,
         X: Any,
@@ -209,7 +210,7 @@ class AdditiveGP(Parametrised):
         data = read_observations(gp.likelihood, y, noise, missing, inputs, extra)
         return conditioned(gp, inputs, data, AdditiveEngine(solver=solver), _rule(gp, inference, data))
 
-    @double_precision
+    @by_the_host
     def fit(
         self,
         X: Any,
@@ -356,7 +357,9 @@ def conditioned(
     offer = (engine or AdditiveEngine()).offer(gp, inputs, data)
     assert isinstance(offer, Offer)
     with lapack_threads(1):
-        return FittedAdditive.of(gp, inputs, data, condition(gp, inputs, data, Plan((offer,)), rule))
+        return FittedAdditive.of(
+            gp, inputs, data, condition(gp, inputs, data, Plan((offer,), on_host=where.accelerated()), rule)
+        )
 
 
 def refuse(gp: GP, inputs: Inputs) -> None:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._types import Seed, double_precision
+from ..._types import Seed, by_the_host
 from ...learn.account import Learning
 from ...learn.climb import climb
 from ...learn.objective import Objective
@@ -48,7 +48,7 @@ class ChangePoints(Parametrised):
         if not 0 <= self.threshold < 1:
             raise ValueError(f"threshold must be a probability below 1, 0 for none, got {self.threshold}")
 
-    @double_precision
+    @by_the_host
     def condition(self, y: Any, t: Any = None) -> ChangePointPosterior:
         """What a whole series says, with the parameters as they are.
 
@@ -70,7 +70,7 @@ class ChangePoints(Parametrised):
         learned, learning = self.learn(y, t, **options)
         return dataclasses.replace(learned.condition(y, t), learning=learning)
 
-    @double_precision
+    @by_the_host
     def learn(
         self,
         y: Any,
@@ -103,14 +103,14 @@ class ChangePoints(Parametrised):
         count = max(int(np.isfinite(values).sum()), 1)
         return climb(self, Objective(self, evidence), [free_vector(self)], count, began, **options)
 
-    @double_precision
+    @by_the_host
     def log_evidence(self, y: Any, t: Any = None) -> float:
         """log p(y), summed over all segmentations, with the parameters as they are."""
         values, times = read_series(self.segments, y, t)
         padded, slots, length = self._layout(values, times)
         return float(_value(self._ready(), padded, slots, length))
 
-    @double_precision
+    @by_the_host
     def stream(self) -> ChangePointStream:
         """A detector that takes points as they come and keeps none: constant work and memory for each."""
         if self.hypotheses is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..._types import Seed, double_precision, generator
+from ..._types import Seed, by_the_host, generator
 from ...learn.account import Learning
 from ...linalg.filters import segmentations
 from ...linalg.filters.segmentations import Trail
@@ -71,7 +71,7 @@ class ChangePointPosterior(Result):
         return self.steps.variance
 
     @functools.cached_property
-    @double_precision
+    @by_the_host
     def trail(self) -> Trail:
         """The hypotheses at every point, with their hazards."""
         runs = np.arange(len(self.t))[:, None] - self.traces.start

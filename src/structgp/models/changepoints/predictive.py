@@ -18,7 +18,7 @@ from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, Float
 from scipy import special
 
-from ..._types import double_precision
+from ..._types import by_the_host
 from ...linalg.gamma import log_gamma_ratio
 
 BISECTIONS = 200
@@ -238,28 +238,28 @@ class Forecast:
     mixture: Mixed
 
     @property
-    @double_precision
+    @by_the_host
     def mean(self) -> np.ndarray:
         """The mean."""
         return np.asarray(self.mixture.mean)
 
     @property
-    @double_precision
+    @by_the_host
     def variance(self) -> np.ndarray:
         """The variance; infinite where it does not exist."""
         return np.asarray(self.mixture.variance)
 
-    @double_precision
+    @by_the_host
     def log_prob(self, y: Any) -> float:
         """log p(y)."""
         return float(self.mixture.log_prob(np.asarray(y, dtype=float)))
 
-    @double_precision
+    @by_the_host
     def cdf(self, y: Any) -> np.ndarray:
         """The probability of at most y, for each series by itself."""
         return self.mixture.cdf(np.asarray(y, dtype=float))
 
-    @double_precision
+    @by_the_host
     def quantile(self, q: float) -> np.ndarray:
         """The value that it stays below with probability q, for each series by itself."""
         if not 0 < q < 1:

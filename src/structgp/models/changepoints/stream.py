@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._types import double_precision
+from ..._types import by_the_host
 from ...parameters.tree import as_numpy
 from ...posterior import Result
 from .filter import Belief, first_belief, follow, gap_to
@@ -36,7 +36,7 @@ class ChangePointStream(Result):
     timed: bool  # whether the points came with times
     length: int | None = None  # how many points the model was told to look back on, where it was told
 
-    @double_precision
+    @by_the_host
     def update(self, y: Any, t: Any = None) -> ChangePointStream:
         """The stream after one more point, or a batch of them; NaN is a missing value.
 
@@ -107,7 +107,7 @@ class ChangePointStream(Result):
         runs, probability = self.run_length
         return float(probability[(runs >= delay) & (runs <= window) & (runs < self.count)].sum())
 
-    @double_precision
+    @by_the_host
     def predict(self, t: Any = None, steps: int = 1) -> Forecast:
         """The distribution of the point `steps` points from now: its `mean`, `variance`, `log_prob`, `quantile`, `interval`.
 
