@@ -9,12 +9,14 @@ import pytest
 
 import structgp as sg
 from structgp import where
+from structgp.engines.machine import REFERENCE
 
 
 @pytest.fixture
 def accelerator(monkeypatch):
     """As if computations ran on an accelerator, unless the host was chosen."""
     monkeypatch.setattr(where, "accelerated", lambda: True)
+    monkeypatch.setattr("structgp.process.gp.at_hand", lambda: REFERENCE["cpu"])
     monkeypatch.setattr(where, "backend", lambda: "gpu" if jax.config.jax_default_device is None else "cpu")
 
 

@@ -157,9 +157,9 @@ class Plan:
         said = self.chosen.accuracy if offer.accuracy == "exact" else offer.accuracy
         return self._taking(dataclasses.replace(offer, note=offer.note or self.chosen.note, accuracy=said))
 
-    def on_reference(self) -> float:
-        """About how many seconds all steps take on the machine by which algorithms are ranked, of the kind that is in use."""
-        machine, cost = reference(), self.chosen.cost or Cost(0.0, 0.0)
+    def seconds(self, machine: Machine) -> float:
+        """About how many seconds all steps take on a machine, compilation included."""
+        cost = self.chosen.cost or Cost(0.0, 0.0)
         steps = self._learning(cost, self.evaluations), self._by_all(cost.conditioning), self._by_all(cost.prediction())
         return sum(map(machine.seconds, steps)) + machine.compile * cost.programs
 
