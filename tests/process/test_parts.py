@@ -228,8 +228,39 @@ def test_climbs_are_done_elsewhere(x64):
     assert np.array_equal(free_vector(elsewhere.gp), free_vector(here.gp))
     assert elsewhere.learning.restarts == 2
     assert compared.evidences["rough"].log == sg.compare(models, t, y, parameters="best").evidences["rough"].log
-    with pytest.raises(ValueError, match="over= has the climbs of an evidence of Gaussian observations"):
+    with pytest.raises(ValueError, match="over= has the climbs of an evidence done elsewhere, and method='em' makes none"):
         gp.fit(t, y, over=pool, method="em")
+    with pytest.raises(ValueError, match="the sites of StudentT depend on those that were found before"):
+        sg.GP(sg.Matern32(), sg.StudentT()).fit(t, y, over=pool)
+
+
+class Sent(Here):
+    """One call after the other, with arguments and answers that went the way to another process."""
+
+    def map(self, function, *arguments):
+        rows = (pickle.loads(pickle.dumps(row)) for row in zip(*arguments, strict=False))
+        return [pickle.loads(pickle.dumps(crew.call(function, *row))) for row in rows]
+
+
+@pytest.mark.parametrize("how", zoo.mostly_full({"hmc": 3, "nuts": 2, "slice": 3, "metropolis": 3, "ais": None}, "hmc", "ais"))
+def test_chains_are_moved_elsewhere(x64, how):
+    t, gp = T[:12], sg.GP(sg.Matern32(0.8, 1.3), GAUSSIAN)
+    steps = {"hmc": 3, "nuts": 2, "slice": 3, "metropolis": 3}.get(how)
+    options = {"parameters": sg.Averaging(how, members=6, steps=steps), "restarts": 0, "structure": "dense"}
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        elsewhere = gp.fit(t, np.sin(t), over=pool, **options)
+    sent = gp.fit(t, np.sin(t), over=Sent(0), **options)
+    assert np.array_equal(elsewhere.draws.thetas, sent.draws.thetas)
+    here = gp.fit(t, np.sin(t), **options).draws
+    assert elsewhere.draws.thetas.shape == here.thetas.shape
+    assert np.isclose(elsewhere.draws.evidence.log, here.evidence.log, atol=0.2)  # of AIS by other random numbers
+
+
+def test_climbs_of_labels_are_done_elsewhere(x64):
+    t, gp = T[:14], sg.GP(sg.Matern32(0.8, 1.3), sg.Bernoulli())
+    options = {"restarts": 1, "parameters": "best", "max_evaluations": 8}
+    sent = gp.fit(t, np.sin(2 * t) > 0, over=Sent(0), **options)
+    assert np.isclose(sent.log_evidence, gp.fit(t, np.sin(2 * t) > 0, **options).log_evidence, rtol=1e-5)
 
 
 def test_an_objective_survives_the_way_to_another_process(x64):

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._types import generator
+from ..crew import Crew
 from .objective import LOWEST
 from .peak import Averaging, Draws, Evidence, Peak, normalised, resampled
 from .sample import hamiltonian_step, metropolis_step, slice_step
@@ -27,7 +28,7 @@ from .sample import hamiltonian_step, metropolis_step, slice_step
 FREEDOM = 5.0  # degrees of freedom of where chains begin
 WIDER = 1.5  # than Laplace's approximation, where it has a ridge
 LEAPS, LEAP = 4, 0.35  # of a Hamiltonian move
-GROUPS = 4  # of chains that never meet, for the error of sequential Monte Carlo
+GROUPS = 4  # of chains that never meet, for the error of sequential Monte Carlo, or because they are done elsewhere
 
 Points = Float[np.ndarray, "C Q"]
 Heights = Float[np.ndarray, " C"]
@@ -238,13 +239,23 @@ class FromPrior:
         return (slopes @ self.units)[:, self.peak.moved]
 
 
-def by_annealing(peak: Peak, averaging: Averaging) -> Draws:
-    """Annealed chains from around the mode, and the members among them by their weights."""
-    rng = generator(averaging.seed)
-    options: dict[str, Any] = {"schedule": "even", "even": 0.97, "move": "hmc", "values_and_slopes": peak.values_and_slopes}
-    annealed = anneal(with_tails([peak]), peak.values, max(100, averaging.count), rng, **options)
+def by_annealing(peak: Peak, averaging: Averaging, over: Crew | None = None) -> Draws:
+    """Annealed chains from around the mode, and the members among them by their weights; `over` has groups done elsewhere."""
+    rng, chains = generator(averaging.seed), max(100, averaging.count)
+    if over is None:
+        annealed = from_around(peak, chains, rng)
+    else:
+        groups = over.map(from_around, [peak] * GROUPS, [-(-chains // GROUPS)] * GROUPS, rng.spawn(GROUPS))
+        u, logs = (np.concatenate([getattr(group, name) for group in groups]) for name in ("u", "log_weights"))
+        annealed = Annealed(u, logs, max(group.evaluations for group in groups))
     chosen = resampled(normalised(annealed.log_weights)[1], averaging.count, rng)
     return peak.draws(peak.thetas(annealed.u[chosen]), np.ones(len(chosen)), told(annealed, "ais"), "ais")
+
+
+def from_around(peak: Peak, chains: int, rng: np.random.Generator) -> Annealed:
+    """Annealed chains that begin around a mode."""
+    options: dict[str, Any] = {"schedule": "even", "even": 0.97, "move": "hmc", "values_and_slopes": peak.values_and_slopes}
+    return anneal(with_tails([peak]), peak.values, chains, rng, **options)
 
 
 def told(annealed: Annealed, method: str) -> Evidence:

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._types import generator
+from ..crew import Crew
 from ..linalg.sobol import sobol
 from .anneal import by_annealing
 from .density import Density
@@ -29,17 +30,18 @@ FREEDOM = 5  # degrees of freedom of the wide proposal
 DRAWN = 128  # proposals of importance sampling
 
 
-def average(density: Density, theta: Float[np.ndarray, " P"], averaging: Averaging) -> Draws:
-    """Members of an average over θ around its mode."""
+def average(density: Density, theta: Float[np.ndarray, " P"], averaging: Averaging, over: Crew | None = None) -> Draws:
+    """Members of an average over θ around its mode; `over` has chains moved elsewhere."""
     peak = Peak(density, theta)
     methods: dict[str, Callable[[Peak, Averaging], Draws]] = {
         "laplace": by_laplace,
         "ccd": by_design,
         "grid": by_grid,
         "importance": by_importance,
-        "ais": by_annealing,
     }
-    return methods.get(averaging.method, by_chains)(peak, averaging)
+    if averaging.method in methods:
+        return methods[averaging.method](peak, averaging)
+    return (by_annealing if averaging.method == "ais" else by_chains)(peak, averaging, over)
 
 
 def by_laplace(peak: Peak, averaging: Averaging) -> Draws:

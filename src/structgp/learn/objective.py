@@ -56,7 +56,7 @@ class Objective:
     ) -> None:
         self.model, self.evidence, self.grain, self.together = model, evidence, grain, together
         self._many = evidence_of_many or self._one_by_one
-        self.evidences = evidences or (lambda thetas: np.asarray(self._many(thetas)[0]))
+        self.evidences = evidences or self._values_of_many
         self._believed = any(leaf.prior is not None for leaf in leaves(model))
 
     @double_precision
@@ -93,6 +93,9 @@ class Objective:
             return np.zeros(()), np.zeros(len(theta))
         value, gradient = _log_prior(jnp.asarray(theta), self.model)
         return np.asarray(value), np.asarray(gradient)
+
+    def _values_of_many(self, thetas: np.ndarray) -> np.ndarray:
+        return np.asarray(self._many(thetas)[0])
 
     def _one_by_one(self, thetas: np.ndarray) -> tuple[Any, Any]:
         values, gradients = zip(*(self.evidence(theta) for theta in thetas), strict=True)

@@ -7,6 +7,7 @@ They start at even draws from the normal approximation, so that a few moves are 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._types import generator
+from ..crew import Crew
 from ..engines.base import Engine
 from ..parameters.tree import with_free
 from .density import traced_log_prior
@@ -24,6 +26,7 @@ from .peak import CHAINS, Averaging, Draws, Evidence, Peak, normal_scores
 
 LEAPS, LEAP = 8, 0.35  # of one Hamiltonian trajectory
 WINDOW = 8.0  # in which a slice is looked for
+GROUPS = 4  # of chains that are moved elsewhere: it does not depend on who does it, so that the draws do not
 TRIES = 60  # after which a slice has shrunk to nothing
 
 Points = Float[np.ndarray, "K Q"]
@@ -32,25 +35,35 @@ Function = Callable[[Points], Heights]
 Slopes = Callable[[Points], tuple[Heights, Points]]
 
 
-def by_chains(peak: Peak, averaging: Averaging) -> Draws:
-    """The last states of as many chains as there are members."""
+def by_chains(peak: Peak, averaging: Averaging, over: Crew | None = None) -> Draws:
+    """The last states of as many chains as there are members; `over` has groups of chains moved elsewhere."""
     rng = generator(averaging.seed)
     u = normal_scores(peak.size, averaging.count, averaging.seed)
-    steps = averaging.steps or CHAINS[averaging.method][0]
-    if averaging.method == "hmc":
-        u = trajectories(peak, u, steps, LEAPS, LEAP, rng)
-    elif averaging.method == "nuts":
-        u = without_turns(peak, u, steps, rng)
+    if over is None:
+        u = moved(peak, u, averaging, rng)
     else:
-        values = peak.values(u)
-        for _ in range(steps):
-            if averaging.method == "slice":
-                u, values = slice_step(peak.values, u, values, rng)
-            else:
-                u, values, _ = metropolis_step(peak.values, u, values, np.eye(peak.size), rng)
+        groups = np.array_split(u, min(GROUPS, len(u)))
+        same = itertools.repeat
+        u = np.concatenate(over.map(moved, same(peak), groups, same(averaging), rng.spawn(len(groups))))
     laplace = peak.evidence()
     evidence = Evidence(laplace.log, None, "laplace", float(len(u)), laplace.evaluations, laplace.remark)
     return peak.draws(peak.thetas(u), np.ones(len(u)), evidence, averaging.method)
+
+
+def moved(peak: Peak, u: Points, averaging: Averaging, rng: np.random.Generator) -> Points:
+    """Where chains from these places end."""
+    steps = averaging.steps or CHAINS[averaging.method][0]
+    if averaging.method == "hmc":
+        return trajectories(peak, u, steps, LEAPS, LEAP, rng)
+    if averaging.method == "nuts":
+        return without_turns(peak, u, steps, rng)
+    values = peak.values(u)
+    for _ in range(steps):
+        if averaging.method == "slice":
+            u, values = slice_step(peak.values, u, values, rng)
+        else:
+            u, values, _ = metropolis_step(peak.values, u, values, np.eye(peak.size), rng)
+    return u
 
 
 def trajectories(peak: Peak, u: Points, count: int, leaps: int, leap: float, rng: np.random.Generator) -> Points:

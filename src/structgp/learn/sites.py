@@ -27,7 +27,7 @@ from ..inference.base import (
 from ..inputs.layouts import Grid, Inputs
 from ..inputs.observations import Data
 from ..inputs.rows import in_bucket
-from ..parameters.tree import with_free
+from ..parameters.tree import as_numpy, with_free
 from ..posterior import Model
 from ..structure.dense import variances
 
@@ -65,6 +65,10 @@ class SiteEvidence:
             if told <= MOST_TOLD:
                 return found.log_evidence, gradient
         return np.nan, np.zeros(len(theta))
+
+    def __reduce__(self) -> Any:  # what was found is left behind: elsewhere a search begins from nothing
+        given = self.model, as_numpy(self.inputs), as_numpy(self.data), self.engine, self.inference
+        return SiteEvidence, given
 
     def begin(self, theta: Float[Any, " P"]) -> Early:
         """Compile the gradient, beside the search, which is needed first: so its program is written before."""

@@ -269,7 +269,8 @@ class GP(Parametrised):
         client or what `over` names: a client, the address of a scheduler, an executor as in `concurrent.futures`; else here,
         one after the other. The numbers are those of the whole, to rounding; the result is a `FittedParts`. Rows of several
         columns take ``approximate=Inducing(500)``, and the result is an `InducingStream` that has seen all of them. Of data in
-        memory `over` has the climbs of `restarts` and `starts` done elsewhere, each by itself.
+        memory `over` has the climbs of `restarts` and `starts` done elsewhere, each by itself, and chains ("nuts", "ais", …) in
+        four groups, whose draws do not depend on who moves them.
         """
         if not isinstance(method, str) or method not in LEARNERS:
             raise ValueError(f"method must be one of {sorted(LEARNERS)}, got {method!r}")
@@ -326,7 +327,7 @@ class GP(Parametrised):
         elif beliefs is not None:
             options["beliefs"] = beliefs
         if over is not None:
-            options["over"] = climbers(over, method, chosen.engine.learner, rule)
+            options["over"] = climbers(gp, over, method)
         if starts:
             options["others"] = starts
         if rotations:
@@ -356,7 +357,7 @@ class GP(Parametrised):
             return best
         with lapack_threads(chosen.rows):
             density = options.get("objective") or Density(objective_at(learned, gp, inputs, data, chosen.chosen), beliefs)
-            return averaged(best, average(density, free_vector(learned), averaging))
+            return averaged(best, average(density, free_vector(learned), averaging, options.get("over")))
 
     @double_precision
     def sample(self, X: Any, n: int = 1, seed: Seed = None, observed: bool = False) -> np.ndarray:

@@ -81,10 +81,15 @@ def read_parts(sources: Sources, gp: Any, missing: str, over: Any, options: dict
     return Looked([rows[i] for i in some], facts, crew, clocks, missing, read_from)
 
 
-def climbers(over: Any, method: str, learner: str, rule: Any) -> Crew:
-    """Who does the climbs of data in memory, each by itself."""
-    if method != "evidence" or learner != "evidence" or rule is not None:
-        raise ValueError("over= has the climbs of an evidence of Gaussian observations done elsewhere: leave it out here")
+def climbers(gp: Any, over: Any, method: str) -> Crew:
+    """Who does the climbs and moves the chains of data in memory, each by itself."""
+    if method != "evidence":
+        raise ValueError(f"over= has the climbs of an evidence done elsewhere, and method={method!r} makes none: leave it out")
+    if not gp.likelihood.is_gaussian and not gp.likelihood.log_concave:
+        raise ValueError(
+            f"the sites of {type(gp.likelihood).__name__} depend on those that were found before, so that its climbs stay "
+            "together: leave out over"
+        )
     return crew_for(over, 0.0)
 
 
