@@ -84,6 +84,23 @@ def test_parts_are_the_whole(x64, name):
         assert np.allclose(found[1], known_.variance[:, 0][back], atol=1e-10, equal_nan=True)
 
 
+@pytest.mark.parametrize("name", zoo.mostly_full({"Matern32": 0, "diffuse basis": 0}, "Matern32"))
+def test_parts_on_machines_with_many_lanes(x64, monkeypatch, name):
+    """A part of several segments, whose places are joined in parallel."""
+    monkeypatch.setattr("structgp.engines.chain_parts.joined", lambda chain: True)
+    gp, cuts = CASES[name].replace(mean=0.5) if name == "Matern32" else CASES[name], (0, 21, N)
+    looked = in_parts(gp, T, Y, NOISE, cuts)
+    parts, whole = condition_parts(gp, looked), gp.condition(T, Y, noise=NOISE, missing="infer", structure="markov")
+    value, slope = gradient(gp, looked)
+    inputs = as_inputs(T)
+    exact = evidence_objective(gp, inputs, read_observations(gp.likelihood, Y, NOISE, "infer", inputs), whole.plan.engine)
+    assert np.isclose(value, whole.log_evidence, rtol=1e-12)
+    assert np.allclose(slope, exact(free_vector(gp))[1], rtol=1e-9, atol=1e-9)
+    ours, theirs = parts.predict(NEW), whole.predict(NEW)
+    assert np.allclose(ours.mean, theirs.mean, atol=1e-11)
+    assert np.allclose(ours.variance, theirs.variance, atol=1e-11)
+
+
 def test_ends_of_a_long_part_are_all_of_its_message(x64, monkeypatch):
 
     monkeypatch.setattr("structgp.engines.chain_parts.EDGE", 8)

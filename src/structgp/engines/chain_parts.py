@@ -18,10 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .. import where
 from ..inputs.layouts import as_times
 from ..inputs.parts import ChainPart
 from ..kernels.algebra import Kernel
-from ..linalg.filters import kalman, kalman_emission, kalman_parts, kalman_smooth
+from ..linalg.filters import kalman, kalman_emission, kalman_parallel, kalman_parts, kalman_smooth
 from ..linalg.filters.kalman_parts import EDGE, Message, Others
 from ..linalg.markov import chains
 from ..posterior import Model
@@ -72,25 +73,35 @@ class ChainInParts(eqx.Module):
         if chain.varies:
             return kalman_emission.evidence(chain, part.t, sites.precision, sites.targets, others=others)
         gaps = jnp.diff(part.t, prepend=part.t[:1])
+        if joined(chain):
+            return kalman_parallel.evidence(chain, gaps, sites.precision, sites.targets, others=others)
         return kalman.evidence(chain, gaps, sites.precision, sites.targets, accurate=self.accurate, others=others)
 
     def condition(self, model: Model, part: ChainPart, others: Others) -> KalmanConditional:
         """The process at and between the places of a part given all data."""
         chain, sites = self.chain(model.kernel, part), self.sites(model, part)
         w, T = sites.precision, sites.targets
+        gaps = jnp.diff(part.t, prepend=part.t[:1])
         if chain.varies:
             smoothed = kalman_emission.smooth(chain, part.t, w, T, others=others)
+        elif joined(chain):
+            smoothed = kalman_parallel.smooth(chain, gaps, w, T, others=others)
         else:
-            smoothed = kalman_smooth.smooth(chain, jnp.diff(part.t, prepend=part.t[:1]), w, T, others=others)
+            smoothed = kalman_smooth.smooth(chain, gaps, w, T, others=others)
         log_det, gram = kalman.site_sums(w, T, smoothed.predicted_variance, smoothed.predicted_mean, natural=False)
         engine = Kalman(self.harmonics, True, approximate=self.approximate)
         kernel = approximated(model.kernel, self.approximate)
         return KalmanConditional(kernel, part.t, sites, smoothed, log_det, gram, engine)
 
 
+def joined(chain: chains.Chain) -> bool:
+    """Whether many places go at a time, where this is worked on."""
+    return where.backend() == "gpu" and not chain.varies
+
+
 def condense(model: Model, part: ChainPart, engine: ChainInParts) -> Message:
     """What a part says: by its first and last places where it forgets what lies between, else by all of it."""
-    if len(part.t) > 2 * EDGE and int(part.count) > 2 * EDGE:
+    if len(part.t) > 2 * EDGE and where.backend() == "cpu" and int(part.count) > 2 * EDGE:
         found, forgets = jax.device_get(_edges(model, part, engine))
         if forgets:
             return found
@@ -127,8 +138,9 @@ def _edges(model: Model, part: ChainPart, engine: ChainInParts) -> tuple[Message
 
 
 def _message(model: Model, part: ChainPart, engine: ChainInParts) -> Message:
-    sites = engine.sites(model, part)
-    return kalman_parts.message(engine.chain(model.kernel, part), part.t, sites.precision, sites.targets)
+    sites, chain = engine.sites(model, part), engine.chain(model.kernel, part)
+    message = kalman_parts.message_at_once if joined(chain) else kalman_parts.message
+    return message(chain, part.t, sites.precision, sites.targets)
 
 
 def _cut(part: ChainPart, at: Any) -> ChainPart:

@@ -40,12 +40,13 @@ def evidence(
     accurate: bool = True,
     natural: bool = False,
     segment: int = SEGMENT,
+    others: kalman.Others | None = None,
 ) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
     """The same as `kalman.evidence`, with its gradient."""
     chain = observed_first(chain)
     options = kalman.Options(accurate or not chain.stationary, natural, min(segment, len(gaps)))
     leaves, treedef = jax.tree.flatten(chain)
-    return _evidence((treedef, options), leaves, *_prepared(options, gaps, precision, columns))
+    return _evidence((treedef, options), leaves, *_prepared(options, gaps, precision, columns), others)
 
 
 def smooth(
@@ -56,6 +57,7 @@ def smooth(
     *,
     natural: bool = False,
     segment: int = SEGMENT,
+    others: kalman.Others | None = None,
 ) -> kalman_smooth.Smoothed:
     """The same as `kalman_smooth.smooth`: (m, P) at the beginning of each segment and (r, N) at its end, then inside of all."""
     chain = observed_first(chain)
@@ -63,14 +65,30 @@ def smooth(
     options = kalman.Options(True, natural, min(segment, len(gaps)))
     gaps, w, T = _prepared(options, gaps, precision, columns)
     moves = chain.transition(gaps), chain.noise(gaps)
-    m, P = _beginnings(chain.start(), moves, w, _shift(options, w, T))
+    m, P = _beginnings(_begin(chain, T, others), moves, w, _shift(options, w, T))
     xs = kalman.stream(form, options, moves, w, T)
     filtered, seen = kalman_smooth.forwards(form, options, None, kalman.pack_state(form, form.of(m), form.of(P)), xs)
     k = form.pack(form.unpack_symmetric(filtered[1])[..., :, :1])
-    end, _ = _endings(form, options, xs, seen, k, chain.size, T.shape[-1])
+    end, _ = _endings(form, options, xs, seen, k, chain.size, T.shape[-1], others)
     later = kalman_smooth.backwards(form, options, end, xs, filtered, seen)
     one_by_one = lambda x: jnp.moveaxis(x, (3, 2), (0, 1)).reshape(-1, *x.shape[:2])[: len(precision)]
     return kalman_smooth.known(form, one_by_one, filtered, later, seen)
+
+
+def message(
+    chain: Chain, gaps: Float[Array, " N"], precision: Float[Array, " N"], columns: Float[Array, "N C"], segment: int = SEGMENT
+) -> tuple[Array, ...]:
+    """What all places do to an unknown state before the first of them, as (A, b, C, η, J)."""
+    chain = observed_first(chain)
+    options = kalman.Options(True, False, min(segment, len(gaps)))
+    gaps, w, T = _prepared(options, gaps, precision, columns)
+    found = _of_segments((chain.transition(gaps), chain.noise(gaps)), w, _shift(options, w, T))
+    return tuple(x[..., -1] for x in lax.associative_scan(join, found, axis=-1))
+
+
+def _begin(chain, T, others):
+    """(m, P) before the first place: the start, or what the places before a part leave."""
+    return kalman.beginning(chain, T) if others is None else others[:2]
 
 
 def _prepared(options, gaps, w, T):
@@ -99,7 +117,7 @@ def varying_evidence(
     streams = kalman_emission.streams(chain, t, precision, columns, False, which)
     gaps, h, w, T = (_side_by_side(x, min(segment, len(t))) for x in streams)
     moves = chain.transition(gaps), chain.noise(gaps)
-    begins = _beginnings(chain.start(), moves, w, w[..., None] * T, jnp.moveaxis(h, -1, 0))
+    begins = _beginnings(kalman.beginning(chain, T), moves, w, w[..., None] * T, jnp.moveaxis(h, -1, 0))
     step = kalman_emission.step_of(chain.size, natural=False)
 
     @jax.checkpoint
@@ -120,22 +138,22 @@ def _side_by_side(x, segment):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _evidence(static, leaves, gaps, w, T):
+def _evidence(static, leaves, gaps, w, T, others):
     treedef, options = static
-    return _forward(jax.tree.unflatten(treedef, leaves), options, gaps, w, T)[0]
+    return _forward(jax.tree.unflatten(treedef, leaves), options, gaps, w, T, others)[0]
 
 
-def _evidence_fwd(static, leaves, gaps, w, T):
+def _evidence_fwd(static, leaves, gaps, w, T, others):
     treedef, options = static
-    value, begins = _forward(jax.tree.unflatten(treedef, leaves), options, gaps, w, T)
-    return value, (leaves, gaps, w, T, begins)
+    value, begins = _forward(jax.tree.unflatten(treedef, leaves), options, gaps, w, T, others)
+    return value, (leaves, gaps, w, T, others, begins)
 
 
-def _forward(chain, options, gaps, w, T):
+def _forward(chain, options, gaps, w, T, others):
     """(log_det, gram) and the state at the beginning of every segment."""
     form = form_of(chain.size, T.shape[-1])
     moves = chain.transition(gaps), chain.noise(gaps)
-    m, P = _beginnings(chain.start(), moves, w, _shift(options, w, T))
+    m, P = _beginnings(_begin(chain, T, others), moves, w, _shift(options, w, T))
     begins = kalman.pack_state(form, form.of(m), form.of(P))
     xs = kalman.stream(form, options, moves, w, T)
     _, (seen, _) = kalman._run_filter(form, options, kalman.base(form, chain, options), begins, xs)
@@ -149,17 +167,21 @@ def _flat(form, x):
     return rows.reshape(-1, rows.shape[-1])
 
 
-def _beginnings(start, moves, w, shift, h=None):
-    """The filtered (m, P) before each segment: the first begins with the start, the others after those before them."""
-    places = jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), _messages(*moves, w, jnp.moveaxis(shift, -1, 0), h))
-    first, rest = jax.tree.map(lambda x: x[0], places), jax.tree.map(lambda x: x[1:], places)
-    segments = lax.scan(lambda message, place: (join(message, place), None), first, rest)[0]
-    D, C = start.shape[0], shift.shape[-1]
-    square, column = jnp.zeros((D, D, 1), start.dtype), jnp.zeros((D, C, 1), start.dtype)
-    before = (square, column, 0.5 * (start + start.T)[..., None], column, square)
+def _beginnings(begin, moves, w, shift, h=None):
+    """The filtered (m, P) before each segment: the first begins with what is given, the others after those before them."""
+    segments, (m, P) = _of_segments(moves, w, shift, h), begin
+    square, column = jnp.zeros((*P.shape, 1), P.dtype), jnp.zeros((*m.shape, 1), P.dtype)
+    before = (square, m[..., None], 0.5 * (P + P.T)[..., None], column, square)
     shifted = jax.tree.map(lambda b, s: jnp.concatenate([b, s[..., :-1]], -1), before, segments)
     _, m, P, _, _ = lax.associative_scan(join, shifted, axis=-1)
     return m, P
+
+
+def _of_segments(moves, w, shift, h=None):
+    """The messages of all segments."""
+    places = jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), _messages(*moves, w, jnp.moveaxis(shift, -1, 0), h))
+    first, rest = jax.tree.map(lambda x: x[0], places), jax.tree.map(lambda x: x[1:], places)
+    return lax.scan(lambda message, place: (join(message, place), None), first, rest)[0]
 
 
 def _messages(A, Q, w, shift, h=None):
@@ -190,7 +212,7 @@ def join(first, second):
 
 def _evidence_bwd(static, kept, cotangents):
     treedef, options = static
-    leaves, gaps, w, T, begins = kept
+    leaves, gaps, w, T, others, begins = kept
     chain = jax.tree.unflatten(treedef, leaves)
     form = form_of(chain.size, T.shape[-1])
     l, M = cotangents[0], cotangents[1] + cotangents[1].T
@@ -198,7 +220,7 @@ def _evidence_bwd(static, kept, cotangents):
     moves, pull = jax.vjp(moves_of, leaves, gaps)
     xs = kalman.stream(form, options, moves, w, T)
     _, (seen, states) = kalman._run_filter(form, options, kalman.base(form, chain, options), begins, xs, keep="moves")
-    ends, (r, N) = _endings(form, options, xs, seen, states[2], chain.size, T.shape[-1])
+    ends, (r, N) = _endings(form, options, xs, seen, states[2], chain.size, T.shape[-1], others)
     S = w.shape[1]
     state = (*ends, form.pack(form.of(jnp.zeros((1, chain.size, S), T.dtype))))
     (_, _, V_row), (A_bar, Q_bar, kr, kNk) = kalman._run_adjoint(form, options, l, M, state, (xs, seen, states))
@@ -207,19 +229,19 @@ def _evidence_bwd(static, kept, cotangents):
     parts = (_flat(form, x) for x in (*seen, kr, kNk))
     w_bar, T_bar = kalman.site_cotangents(options, l, M, w.reshape(-1), T.reshape(-1, T.shape[-1]), *parts)
     if options.accurate:
-        start_bar = 0.5 * kalman._sign(options) * (r @ M @ r.T) + l * N
+        start_bar = (0.5 * kalman._sign(options) * (r @ M @ r.T) + l * N) * (1.0 if others is None else others.first)
     else:
         start_bar = kalman._cross(jnp.sum(form.array(form.unpack(V_row))[0], -1))
     start_pull = jax.vjp(lambda leaves: jax.tree.unflatten(treedef, leaves).start(), leaves)[1]
     leaves_bar = jax.tree.map(jnp.add, leaves_bar, start_pull(start_bar)[0])
-    return leaves_bar, gaps_bar, w_bar.reshape(w.shape), T_bar.reshape(T.shape)
+    return leaves_bar, gaps_bar, w_bar.reshape(w.shape), T_bar.reshape(T.shape), jax.tree.map(jnp.zeros_like, others)
 
 
 _evidence.defvjp(_evidence_fwd, _evidence_bwd)
 
 
-def _endings(form, options, xs, seen, k, D, C):
-    """(r, N) after each segment, packed, and at the beginning of the series, as arrays."""
+def _endings(form, options, xs, seen, k, D, C, others=None):
+    """(r, N) after each segment, packed, and at the beginning of the series, as arrays; `others` say them at its end."""
 
     def body(state, x):
         (A, _, w, t), (p, mean), k = kalman.read(form, x[0]), (form.unpack(a) for a in x[1]), form.unpack(x[2])
@@ -236,8 +258,12 @@ def _endings(form, options, xs, seen, k, D, C):
     r, N, R = lax.scan(body, (*zero, form.pack(full(np.eye(D)))), (xs, seen, k), reverse=True)[0]
     r, N = (form.array(x) for x in kalman.unpack_state(form, (r, N)))
     R, r, N = lax.associative_scan(_compose, (form.array(form.unpack(R)), r, N), axis=2, reverse=True)
-    later = lambda x: jnp.concatenate([x[..., 1:], jnp.zeros_like(x[..., :1])], -1)
-    return kalman.pack_state(form, form.of(later(r)), form.of(later(N))), (r[..., 0], N[..., 0])
+    r_end, N_end = (np.zeros((D, C)), np.zeros((D, D))) if others is None else others[2:4]
+    if others is not None:
+        r = r + _product(R, r_end[..., None])
+        N = N + _product(_product(R, N_end[..., None]), _t(R))
+    later = lambda x, end: jnp.concatenate([x[..., 1:], end[..., None]], -1)
+    return kalman.pack_state(form, form.of(later(r, r_end)), form.of(later(N, N_end))), (r[..., 0], N[..., 0])
 
 
 def _compose(later, earlier):
