@@ -7,6 +7,7 @@ small things back, in the order of the parts, so that sums over them do not depe
 from __future__ import annotations
 
 import abc
+import concurrent.futures
 import itertools
 import sys
 import threading
@@ -91,6 +92,42 @@ class Pool(Crew):
         return f"by {type(self.executor).__name__}"
 
 
+class Devices(Crew):
+    """Devices of this process, on which parts are laid in turn, and stay; each is served by a thread of its own."""
+
+    def __init__(self, devices: Sequence[Any], room: float) -> None:
+        self.devices, self.room = tuple(devices), room
+        self._turns = itertools.cycle(self.devices)
+
+    def made(self, function: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
+        made = Here.made(self, function, *arguments)  # type: ignore[arg-type]
+        for handle in made:
+            handle.device = _device_of(handle.arguments) or next(self._turns)
+        return made
+
+    def map(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
+        rows = list(zip(*arguments, strict=False))
+        places = [_device_of(row) or device for row, device in zip(rows, itertools.cycle(self.devices), strict=False)]
+        found: dict[int, Any] = {}
+
+        def work(device: Any) -> None:
+            with jax.default_device(device):
+                found.update({i: call(function, *row) for i, row in enumerate(rows) if places[i] == device})
+
+        with concurrent.futures.ThreadPoolExecutor(len(self.devices)) as pool:
+            list(pool.map(work, self.devices))
+        return [found[i] for i in range(len(rows))]
+
+    @property
+    def words(self) -> str:
+        return f"on {len(self.devices)} device{'s' if len(self.devices) != 1 else ''}"
+
+
+def _device_of(row: Iterable[Any]) -> Any:
+    """The device that the first handle among some arguments lies on."""
+    return next((value.device for value in row if isinstance(value, Kept)), None)
+
+
 class Cluster(Crew):
     """The workers of a Dask cluster. When one of them dies, the others make its parts again from what they are read from."""
 
@@ -115,7 +152,7 @@ class Cluster(Crew):
 
 
 def crew_for(over: Any, room: float) -> Crew:
-    """Who was asked for: a Dask client or the address of its scheduler, an executor, or else the current client, or nobody."""
+    """Who was asked for: a Dask client or its address, an executor, devices of JAX, or else the current client, or nobody."""
     if isinstance(over, Crew):
         return over
     if isinstance(over, str):
@@ -127,11 +164,13 @@ def crew_for(over: Any, room: float) -> Crew:
         return Here(room) if client is None else Cluster(client)
     if hasattr(over, "get_executor"):
         return Cluster(over)
+    if isinstance(over, (list, tuple)) and over and all(isinstance(device, jax.Device) for device in over):
+        return Devices(over, room)
     if hasattr(over, "submit") and hasattr(over, "map"):
         return Pool(over, room)
     raise TypeError(
-        "over must be a Dask client, the address of a scheduler such as 'tcp://10.0.0.1:8786', or an executor as in "
-        f"concurrent.futures, got {over!r}"
+        "over must be a Dask client, the address of a scheduler such as 'tcp://10.0.0.1:8786', an executor as in "
+        f"concurrent.futures, or devices such as jax.devices(), got {over!r}"
     )
 
 
@@ -165,6 +204,7 @@ class Kept:
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...], room: float, name: str = "") -> None:
         self.function, self.arguments, self.room, self.name = function, arguments, room, name
+        self.device: Any = None  # where it is made, if that matters
         if not name:  # in another process, where copies of a handle come and go, what is kept stays
             self.name = uuid.uuid4().hex
             weakref.finalize(self, _STORE.drop, self.name)
