@@ -20,16 +20,15 @@ import argparse
 import importlib.util
 import json
 import math
-import multiprocessing
-import os
 import time
 from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
+
+from benchmarks.processes import DIED, each, on_one_thread
 
 METHODS = ("structgp", "botorch", "optuna-gp", "optuna-tpe", "skopt", "random")
 NEEDS = {"botorch": "botorch", "optuna-gp": "optuna", "optuna-tpe": "optuna", "skopt": "skopt"}
@@ -469,39 +468,10 @@ def _one(job: tuple[str, str, str, int, int | None]) -> dict[str, Any]:
         return {**about, "reason": f"{type(problem_met).__name__}: {problem_met}"}
 
 
-def _child(job: Any, end: Connection) -> None:
-    end.send(_one(job))
-
-
-def _on_one_thread() -> None:
-    """Keep what is loaded from now on to one thread: here, and in processes that are started."""
-    for key in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[key] = "1"
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
-
-
-def results(jobs: list[Any], workers: int, wall: float) -> Iterator[dict[str, Any]]:
+def apart(jobs: list[Any], workers: int, wall: float) -> Iterator[dict[str, Any]]:
     """All runs that end in time, each in a process of its own."""
-    spawn = multiprocessing.get_context("spawn")
-    deadline, waiting = time.monotonic() + wall, list(jobs)
-    running: dict[Any, tuple[Any, Any]] = {}
-    while (waiting or running) and (left := deadline - time.monotonic()) > 0:
-        while waiting and len(running) < workers:
-            job, (ours, theirs) = waiting.pop(0), spawn.Pipe(duplex=False)
-            process = spawn.Process(target=_child, args=(job, theirs), daemon=True)
-            process.start()
-            theirs.close()
-            running[ours] = job, process
-        for ready in wait(list(running), timeout=left):
-            job, process = running.pop(ready)
-            try:
-                yield ready.recv()
-            except EOFError:
-                yield {**_about(job), "reason": "the process died"}
-            process.join(1.0)
-            process.terminate()  # threads that still compile
-    for _, process in running.values():
-        process.kill()
+    for job, row in each(_one, jobs, workers, wall):
+        yield row or {**_about(job), "reason": DIED}
 
 
 def show(rows: list[dict[str, Any]], what: str) -> None:
@@ -539,7 +509,7 @@ def main() -> None:
     parser.add_argument("--wall", type=float, default=1e6, help="seconds")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    _on_one_thread()
+    on_one_thread()
     _, problems, methods, what = STUDIES[given.study]
     jobs = [
         (given.study, problem, method, seed, given.evaluations)
@@ -555,7 +525,7 @@ def main() -> None:
     deadline = time.monotonic() + given.wall
     here = (_one(job) for job in left if time.monotonic() < deadline)
     with threadpool_limits(1):  # of what is loaded already
-        for row in here if given.here else results(left, given.jobs, given.wall):
+        for row in here if given.here else apart(left, given.jobs, given.wall):
             rows.append(row)
             if given.json:
                 with given.json.open("a") as file:

@@ -5,6 +5,7 @@
     python -m study 000.table-3.1 003.figure-3.2          # run, print, keep the results and make the pages
     python -m study 001.table-2.1 --cases heart thyroid   # some of the data sets
     python -m study --longest 0.5 002                     # all that takes at most half a CPU minute
+    python -m study 003.figure-9.3 003.figure-9.4 --jobs 8 --rows study-rows   # in parts, which a second start goes on with
     python -m study --pages                               # docs/study again from the results that are kept
 
 Results are kept in docs/study/results, one file for each experiment; --discard only prints. --repeats sets how many splits or
@@ -15,14 +16,14 @@ import argparse
 import difflib
 import shlex
 import sys
-import traceback
-from collections.abc import Sequence
-
-from benchmarks.registry import Unavailable
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from study import pages
-from study.registry import SOURCES, Experiment, How, load_experiments
-from study.results import all_found, found_in, keep, run
+from study.calls import Made, make_all
+from study.registry import SOURCES, Call, Experiment, How, load_experiments
+from study.results import all_found, found_in, keep, record, records
 from study.verdicts import duration, status, unmet
 
 
@@ -40,11 +41,11 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     if not options.names:
         parser.error("name experiments or sources to run, or look at --list")
-    failed = [e.id for e in chosen if not run_one(e, options)]
+    failed = run_all(tasks_of(chosen, options), options)
     if not options.discard:
         pages.write(experiments.values())
     if failed:
-        print(f"not run: {', '.join(failed)}", file=sys.stderr)
+        print(f"not run: {', '.join(f'{task.experiment.id} {task.name}' for task in failed)}", file=sys.stderr)
     return 1 if failed else 0
 
 
@@ -61,6 +62,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--longest", type=float, default=float("inf"), metavar="MIN", help="pass over longer cases (CPU minutes)"
     )
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes at a time, one thread each")
+    parser.add_argument("--rows", type=Path, metavar="DIR", help="keep there what ends, and take from there what ended before")
     parser.add_argument("--missing", action="store_true", help="pass over cases whose results are kept already")
     parser.add_argument("--discard", action="store_true", help="print only: keep no results, make no pages")
     parser.add_argument("--pages", action="store_true", help="make docs/study from the results that are kept")
@@ -88,37 +91,64 @@ def listing(experiments: Sequence[Experiment], word: str) -> str:
     return "\n".join([*lines, "", f"{len(lines)} tables and figures", *pages.sums(list(experiments))])
 
 
-def run_one(experiment: Experiment, options: argparse.Namespace) -> bool:
-    """Its cases one after the other, printed as they end; whether there was nothing in the way."""
-    print(f"\n{experiment.id}: {experiment.title} ({experiment.place})")
-    if experiment.kind != "runs":
-        print(f"  {status(experiment, {})}")
-        return True
-    kept, fine = all_found(experiment.id), True
-    for name, case in experiment.cases.items():
-        if options.cases and name not in options.cases:
-            continue
-        if case.minutes > options.longest or (options.missing and name in kept):
-            continue
-        how = How(options.repeats or case.repeats, options.first)
-        print(f"  {name}: about {duration(case.minutes)}", flush=True)
-        try:
-            record = run(experiment, name, how, command_of(experiment, name, options))
-        except Unavailable as reason:
-            print(f"  {name}: {reason}")
-            fine = False
-            continue
-        except Exception:  # the others run all the same
-            traceback.print_exc()
-            fine = False
-            continue
-        found = found_in(record)
-        print(pages.HEADER, *pages.rows(name, case, found), sep="\n")
-        print(*(f"  why not, {q.name}: {q.why or 'no reason is known'}" for q in unmet(case, found)), sep="\n")
-        print(pages.how_it_ran(name, record), flush=True)
-        if not options.discard:
-            keep(experiment.id, name, record)
-    return fine
+class Task(NamedTuple):
+    """A case to be run."""
+
+    experiment: Experiment
+    name: str
+    how: How
+    command: str
+
+    @property
+    def calls(self) -> list[Call]:
+        return self.experiment.calls(self.name, self.how)
+
+
+def tasks_of(experiments: Sequence[Experiment], options: argparse.Namespace) -> list[Task]:
+    """The cases that were asked for; what is only drawn is said."""
+    tasks = []
+    for e in experiments:
+        if e.kind != "runs":
+            print(f"{e.id}: {e.title} ({e.place})\n  {status(e, {})}")
+        kept = records(e.id)
+        for name, case in e.cases.items():
+            passed = (options.cases and name not in options.cases) or case.minutes > options.longest
+            if not passed and not (options.missing and name in kept):
+                tasks.append(Task(e, name, How(options.repeats or case.repeats, options.first), command_of(e, name, options)))
+    return tasks
+
+
+def run_all(tasks: Sequence[Task], options: argparse.Namespace) -> list[Task]:
+    """Every case, printed and kept as soon as all that it needs is made; those of which something was in the way."""
+    print(*(f"{t.experiment.id} {t.name}: about {duration(t.experiment.cases[t.name].minutes)}" for t in tasks), sep="\n")
+    made: dict[Call, Made] = {}
+    left, failed = list(tasks), []
+    cost = {call: t.experiment.cases[t.name].minutes / len(t.calls) for t in tasks for call in t.calls}
+    order = sorted(cost, key=lambda call: -cost[call]) if options.jobs > 1 else cost
+    for call, one in make_all(order, options.jobs, options.rows):
+        made[call] = one
+        for task in [t for t in left if call in t.calls and all(c in made for c in t.calls)]:
+            left.remove(task)
+            if not told(task, made, options.discard):
+                failed.append(task)
+    return failed
+
+
+def told(task: Task, made: Mapping[Call, Made], discard: bool) -> bool:
+    """Print and keep a case that is made; whether there was nothing in the way."""
+    e, name = task.experiment, task.name
+    print(f"\n{e.id}: {e.title} ({e.place})")
+    if reasons := dict.fromkeys(made[call].reason for call in task.calls if made[call].reason):
+        print(f"  {name}:", *reasons, flush=True)
+        return False
+    found = record(e, name, task.how, task.command, made)
+    case, values = e.cases[name], found_in(found)
+    print(*([f"Baseline: {e.baseline}."] if e.baseline else []), pages.HEADER, *pages.rows(name, case, values), sep="\n")
+    print(*(f"  why not, {q.name}: {q.why or 'no reason is known'}\n" for q in unmet(case, values)), sep="", end="")
+    print(pages.how_it_ran(name, found), flush=True)
+    if not discard:
+        keep(e.id, name, found)
+    return True
 
 
 def command_of(experiment: Experiment, name: str, options: argparse.Namespace) -> str:

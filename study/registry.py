@@ -14,6 +14,15 @@ is met. A function of an experiment gets the name of a case and a `How`, and ret
     def table_3_1(case, how):
         return {"MSE": Found(ours, baseline)}
 
+Where a case is made of seeds, splits or models that need nothing of one another, `each` names the function of one of them,
+`over` gives its arguments (by default the case and the number of the repeat), and the function below puts the rows together:
+
+    @experiment("001.figure-4.2", ..., each=robust.one_labels, over=lambda case, how: [(k, 0.8) for k in how.numbers])
+    def figure_4_2(case, rows):
+        return {"error": mean_of(rows.column("robust error"), rows.column("probit error"))}
+
+Then they can be made in several processes, and two experiments that ask for the same call share it.
+
 What is only drawn (`diagram`) and what cannot be run (`cannot`) is entered as well, with the reason. Whether a number was
 reached is decided in `verdicts`, never here.
 """
@@ -22,7 +31,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 SOURCES = {
     "000": "Y. Saatçi, Scalable Inference for Structured Gaussian Process Models (Cambridge 2011)",
@@ -131,7 +140,28 @@ class How:
         return range(self.first, self.first + self.repeats)
 
 
-Work = Callable[[str, How], Mapping[str, Found]]
+class Call(NamedTuple):
+    """A function and what it is called with: what can be made by itself, in any process."""
+
+    work: Callable[..., Any]
+    args: tuple
+
+
+class Rows(dict[tuple, Any]):
+    """What came of the calls of a case, by their arguments, in order."""
+
+    def column(self, name: str, *words: str) -> list[Any]:
+        """A number of each call, or of those that have these words among their arguments."""
+        return [value[name] for args, value in self.items() if set(words) <= {a for a in args if isinstance(a, str)}]
+
+
+def seeds(name: str, how: How) -> list[tuple]:
+    """Nothing but the number of the repeat."""
+    return [(number,) for number in how.numbers]
+
+
+Work = Callable[[str, Any], Mapping[str, Found]]
+Over = Callable[[str, How], list[tuple]]
 
 
 @dataclass
@@ -145,6 +175,8 @@ class Experiment:
     baseline: str = ""
     cases: dict[str, Case] = field(default_factory=dict)
     work: Work | None = None
+    each: Callable[..., Any] | None = None  # of one of the calls that the work puts together
+    over: Over | None = None  # the arguments of these calls
     note: str = ""  # what was decided where the source is silent
     reason: str = ""  # why it is not run
     kind: str = "runs"  # or "diagram", "cannot"
@@ -154,10 +186,26 @@ class Experiment:
         """The number of the source."""
         return self.id.split(".")[0]
 
-    @property
-    def module(self) -> str:
-        """Where its function stands."""
-        return self.work.__module__ if self.work else ""
+    def calls(self, name: str, how: How) -> list[Call]:
+        """What has to be made for a case."""
+        assert self.work is not None
+        if self.each is None:
+            return [Call(self.work, (name, how))]
+        over = self.over(name, how) if self.over else [(name, number) for number in how.numbers]
+        return [Call(self.each, args) for args in over]
+
+    def found(self, name: str, made: Mapping[Call, Any], how: How) -> dict[str, Found]:
+        """What a case comes to when its calls are made."""
+        assert self.work is not None
+        calls = self.calls(name, how)
+        if self.each is None:
+            found = {key: Found(*value) for key, value in made[calls[0]].items()}
+        else:
+            found = dict(self.work(name, Rows({call.args: made[call] for call in calls})))
+        known = {quantity.name for quantity in self.cases[name].quantities}
+        if strange := set(found) - known:
+            raise ValueError(f"{self.id}, {name}: found {sorted(strange)}, of which nothing is said; known: {sorted(known)}.")
+        return found
 
 
 EXPERIMENTS: dict[str, Experiment] = {}
@@ -179,12 +227,14 @@ def experiment(
     cases: Mapping[str, Case] | Case,
     baseline: str = "",
     note: str = "",
+    each: Callable[..., Any] | None = None,
+    over: Over | None = None,
 ) -> Callable[[Work], Work]:
     """Decorator: the function below runs a table or figure; a single case is called "all"."""
 
     def register(work: Work) -> Work:
         own = {"all": cases} if isinstance(cases, Case) else dict(cases)
-        enter(Experiment(id, title, place, system, baseline, own, work, note))
+        enter(Experiment(id, title, place, system, baseline, own, work, each, over, note))
         return work
 
     return register

@@ -1,13 +1,14 @@
 """Saatçi, chapter 4: additive models and projection pursuit."""
 
 import time
+from typing import Any
 
 import numpy as np
 from benchmarks.data import Part, arrays
 from benchmarks.problems.additive import estimators, matern_draws, measure, parts_of
 
 from study.baselines import boosted_labels, boosting, cpu_seconds, mean_of, nmse, of_labels, slope, support_vectors
-from study.registry import Case, Found, How, between, diagram, experiment, less, near, smaller
+from study.registry import Case, Found, How, Rows, between, diagram, experiment, less, near, smaller
 
 ADDITIVE, PURSUIT, LABELS = "additive models", "projection pursuit", "additive labels"
 OF_COLUMNS = (
@@ -150,22 +151,43 @@ def near_or_less(name: str, published: float, by: str, why: str = ""):
     return less(name, published, by, within=0.02 / abs(published), why=why)
 
 
-def regression(name: str, how: How) -> dict[str, Found]:
-    """The three models of ours on the splits of a set, and gradient boosting."""
-    parts = [additive_part(8000, 4, seed) for seed in how.numbers] if name == "synthetic" else parts_of(name)
-    parts = parts if name == "synthetic" else parts[how.first : how.first + how.repeats]
-    peers = [nmse(boosting(part), part) for part in parts]
+METHODS = ("additive", "projection pursuit", "inducing inputs")
+PEER = "boosting"
+
+
+def one_regression(name: str, number: int, method: str) -> dict[str, float]:
+    """A model of ours, or gradient boosting, on one split of a set."""
+    part = regression_set(name, number)
+    began = time.process_time()
+    if method == PEER:
+        error, log = nmse(boosting(part), part), float("nan")
+    else:
+        score = measure(name, part, estimator_of(method, name, number, len(part.X_train)))
+        error, log = score.error, score.negative_log
+    return {"error": error, "log": log, "seconds": time.process_time() - began}
+
+
+def regression_set(name: str, number: int) -> Part:
+    """A split of a set; "NAME-1000" has the first thousand rows to learn from."""
+    if name.startswith("synthetic"):
+        return additive_part(8000, {"synthetic": 4, "synthetic, eight columns": 8}[name], number)
+    part = parts_of(name.removesuffix("-1000"))[number]
+    return part._replace(X_train=part.X_train[:1000], y_train=part.y_train[:1000]) if name.endswith("-1000") else part
+
+
+def of_every_model(name: str, how: How) -> list[tuple]:
+    """Arguments of `one_regression`."""
+    return [(name, number, method) for number in how.numbers for method in (*METHODS, PEER)]
+
+
+def regression(rows: Rows) -> dict[str, Found]:
+    """The three models of ours over the splits, and gradient boosting."""
     found: dict[str, Found] = {}
-    for method in ("additive", "projection pursuit", "inducing inputs"):
-        scores = []
-        for seed, part in enumerate(parts):
-            began = time.process_time()
-            score = measure(name, part, estimator_of(method, name, seed, len(part.X_train)))
-            scores.append((score.error, score.negative_log, time.process_time() - began))
-        errors, logs, seconds = zip(*scores, strict=True)
-        found |= {f"{method}: NMSE": mean_of(errors, peers), f"{method}: MNLP": mean_of(logs)}
+    for method in METHODS:
+        found[f"{method}: NMSE"] = mean_of(rows.column("error", method), rows.column("error", PEER))
+        found[f"{method}: MNLP"] = mean_of(rows.column("log", method))
         if method != "inducing inputs":
-            found[f"{method}: seconds"] = Found(float(np.mean(seconds)))
+            found[f"{method}: seconds"] = Found(float(np.mean(rows.column("seconds", method))))
     return found
 
 
@@ -223,9 +245,11 @@ REGRESSION_NOTE = (
         "synthetic": Case(_rows_of_table("synthetic", TABLE_4_1), minutes=5),
         "friedman": Case(_rows_of_table("friedman", TABLE_4_1), minutes=8),
     },
+    each=one_regression,
+    over=of_every_model,
 )
-def table_4_1(case: str, how: How) -> dict[str, Found]:
-    return regression(case, how)
+def table_4_1(case: str, rows: Rows) -> dict[str, Found]:
+    return regression(rows)
 
 
 @experiment(
@@ -239,9 +263,11 @@ def table_4_1(case: str, how: How) -> dict[str, Found]:
         name: Case(_rows_of_table(name, TABLE_4_2), minutes=minutes)
         for name, minutes in {"elevators": 6, "pumadyn8fm": 3, "pumadyn8nm": 3, "kin40k": 8}.items()
     },
+    each=one_regression,
+    over=of_every_model,
 )
-def table_4_2(case: str, how: How) -> dict[str, Found]:
-    return regression(case, how)
+def table_4_2(case: str, rows: Rows) -> dict[str, Found]:
+    return regression(rows)
 
 
 def off_by(fitted, truths: list, X: np.ndarray) -> float:
@@ -413,28 +439,51 @@ def _label_rows(error: float, log: float, seconds: float, why: str) -> tuple:
     )
 
 
-def labels(parts: list[Part], nu: float = 2.5) -> dict[str, Found]:
-    """Additive labels, gradient boosting, and a tuned support vector machine up to 5,000 rows."""
+def one_label_fit(name: str, number: int, method: str) -> dict[str, Any]:
+    """Additive labels, gradient boosting, or, up to 5,000 rows, a tuned support vector machine: on one split of a set."""
     import structgp as sg
 
-    ours, boosted, vectors, seconds = [], [], [], []
-    for part in parts:
-        part = part._replace(y_train=(part.y_train > 0) * 1.0, y_test=(part.y_test > 0) * 1.0)
-        began = time.process_time()
-        fitted = sg.AdditiveGPClassifier(nu).fit(part.X_train, part.y_train)
-        ours.append(of_labels(fitted.predict_proba(part.X_test)[:, 1], part.y_test))
-        seconds.append(time.process_time() - began)
-        boosted.append(of_labels(boosted_labels(part), part.y_test))
-        if len(part.y_train) <= 5000:
-            vectors.append(of_labels(support_vectors(part), part.y_test))
-    column = lambda scores, k: [score[k] for score in scores]
-    beside = lambda k: column(vectors, k) if vectors else "not run: more than 5,000 rows"
+    part, nu = label_set(name, number)
+    part = part._replace(y_train=(part.y_train > 0) * 1.0, y_test=(part.y_test > 0) * 1.0)
+    began = time.process_time()
+    if method == VECTORS and len(part.y_train) > 5000:
+        return {"error": TOO_MANY, "log": TOO_MANY}
+    if method == "additive":
+        probability = sg.AdditiveGPClassifier(nu).fit(part.X_train, part.y_train).predict_proba(part.X_test)[:, 1]
+    else:
+        probability = (support_vectors if method == VECTORS else boosted_labels)(part)
+    error, log = of_labels(probability, part.y_test)
+    return {"error": error, "log": log, "seconds": time.process_time() - began}
+
+
+VECTORS, TOO_MANY = "support vectors", "not run: more than 5,000 rows"
+
+
+def label_set(name: str, number: int) -> tuple[Part, float]:
+    """A split of a set of labels, and the smoothness of its additive model."""
+    if name.startswith("synthetic"):
+        return label_part(*SYNTHETIC_LABELS[name], number), 3.5
+    return (usps_zero() if name == "usps" else parts_of(name.replace("breast cancer", "breast_cancer_wisconsin"))[number]), 2.5
+
+
+SYNTHETIC_LABELS = {"synthetic": (2000, 4), "synthetic, eight columns": (4000, 8)}
+
+
+def of_every_label_model(name: str, how: How) -> list[tuple]:
+    """Arguments of `one_label_fit`."""
+    return [(name, number, method) for number in how.numbers for method in ("additive", PEER, VECTORS)]
+
+
+def labels(rows: Rows) -> dict[str, Found]:
+    """Additive labels over the splits, beside gradient boosting and a support vector machine."""
+    ours, boosted, vectors = ([rows.column(k, method) for k in ("error", "log")] for method in ("additive", PEER, VECTORS))
+    beside = [TOO_MANY if TOO_MANY in column else column for column in vectors]
     return {
-        "error": mean_of(column(ours, 0), column(boosted, 0)),
-        "MNLL": mean_of(column(ours, 1), column(boosted, 1)),
-        "seconds": Found(float(np.mean(seconds))),
-        "beside support vectors: error": mean_of(column(ours, 0), beside(0)),
-        "beside support vectors: MNLL": mean_of(column(ours, 1), beside(1)),
+        "error": mean_of(ours[0], boosted[0]),
+        "MNLL": mean_of(ours[1], boosted[1]),
+        "seconds": Found(float(np.mean(rows.column("seconds", "additive")))),
+        "beside support vectors: error": mean_of(ours[0], beside[0]),
+        "beside support vectors: MNLL": mean_of(ours[1], beside[1]),
     }
 
 
@@ -448,11 +497,11 @@ def labels(parts: list[Part], nu: float = 2.5) -> dict[str, Found]:
         "synthetic": Case(_label_rows(*TABLE_4_3["synthetic"]), minutes=0.7),
         "breast cancer": Case(_label_rows(*TABLE_4_3["breast cancer"]), minutes=1, repeats=10),
     },
+    each=one_label_fit,
+    over=of_every_label_model,
 )
-def table_4_3(case: str, how: How) -> dict[str, Found]:
-    if case == "synthetic":
-        return labels([label_part(2000, 4, seed) for seed in how.numbers], 3.5)
-    return labels(parts_of("breast_cancer_wisconsin")[how.first : how.first + how.repeats])
+def table_4_3(case: str, rows: Rows) -> dict[str, Found]:
+    return labels(rows)
 
 
 def usps_zero() -> Part:
@@ -472,7 +521,8 @@ def usps_zero() -> Part:
         "ijcnn1": Case(_label_rows(*TABLE_4_4["ijcnn1"]), minutes=5),
         "usps": Case(_label_rows(*TABLE_4_4["usps"]), minutes=60),
     },
+    each=one_label_fit,
+    over=of_every_label_model,
 )
-def table_4_4(case: str, how: How) -> dict[str, Found]:
-    parts = [usps_zero()] if case == "usps" else parts_of(case)[how.first : how.first + how.repeats]
-    return labels(parts)
+def table_4_4(case: str, rows: Rows) -> dict[str, Found]:
+    return labels(rows)

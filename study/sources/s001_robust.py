@@ -7,7 +7,7 @@ from benchmarks import robust
 from benchmarks.robust_figures import FIGURES
 
 from study.baselines import gaussian_process, mean_of, rmse
-from study.registry import Case, Found, How, above, below, between, diagram, experiment, near, smaller
+from study.registry import Case, Found, How, Over, Rows, above, below, between, diagram, experiment, near, seeds, smaller
 
 ROBUST, TWINNED = "robust noise", "twinned noise"
 SHOWN = "`python -m benchmarks.robust_figures {}`; noise and sizes, of which the source says nothing, are ours."
@@ -156,11 +156,6 @@ def figure_3_7(case: str, how: How) -> dict[str, Found]:
     }
 
 
-def studied(work: Any, cases: list[tuple]) -> list[dict[str, Any]]:
-    """Rows of a study of `benchmarks.robust` in this process."""
-    return [work(*case) for case in cases]
-
-
 @experiment(
     "001.figure-3.8",
     "Friedman's function with scattered outliers (1) and with two groups of them (2)",
@@ -188,12 +183,11 @@ def studied(work: Any, cases: list[tuple]) -> list[dict[str, Any]]:
             repeats=3,
         ),
     },
+    each=robust.one_friedman,
+    over=lambda case, how: [(int(case), 200 + k, way) for k in how.numbers for way in robust.WAYS[:3]],
 )
-def figure_3_8(case: str, how: How) -> dict[str, Found]:
-    numbers = [200 + k for k in how.numbers]
-    rows = {way: studied(robust.one_friedman, [(int(case), k, way) for k in numbers]) for way in robust.WAYS[:3]}
-    column = lambda way, name: [row[name] for row in rows[way]]
-    beside = lambda way, name: mean_of(column(way, name), column("Gaussian", name))
+def figure_3_8(case: str, rows: Rows) -> dict[str, Found]:
+    beside = lambda way, name: mean_of(rows.column(name, way), rows.column(name, "Gaussian"))
     return {
         "r.m.s. error, twinned": beside("twinned", "rmse"),
         "−log p, twinned": beside("twinned", "nlp"),
@@ -229,6 +223,18 @@ def figure_3_9(case: str, how: How) -> dict[str, Found]:
     }
 
 
+def folds_of(*ways: str) -> Over:
+    """The motorcycle data."""
+    return lambda case, how: [("motorcycle", k, robust.MOST, way) for k in how.numbers for way in ways]
+
+
+def held_out(rows: Rows, *ways: str) -> dict[str, Found]:
+    """Scores of kinds of noise beside Gaussian noise."""
+    found = {f"−log p, {way}": mean_of(rows.column("nlp", way), rows.column("nlp", "Gaussian")) for way in ways}
+    ratio = np.mean(rows.column("rmse", ways[0])) / np.mean(rows.column("rmse", "Gaussian"))
+    return found | {f"r.m.s. error over that of Gaussian noise, {ways[0]}": Found(float(ratio), 1.0)}
+
+
 @experiment(
     "001.figure-3.10",
     "Motorcycle data, rows held out",
@@ -245,19 +251,11 @@ def figure_3_9(case: str, how: How) -> dict[str, Found]:
         minutes=2,
         repeats=4,
     ),
+    each=robust.one_held_out,
+    over=folds_of("Gaussian", "twinned", "heteroscedastic"),
 )
-def figure_3_10(case: str, how: How) -> dict[str, Found]:
-    return held_out(("twinned", "heteroscedastic"), how)
-
-
-def held_out(ways: tuple[str, ...], how: How) -> dict[str, Found]:
-    """Folds of the motorcycle data, beside Gaussian noise."""
-    folds = [("motorcycle", k, robust.MOST) for k in how.numbers]
-    rows = {way: studied(robust.one_held_out, [(*fold, way) for fold in folds]) for way in ("Gaussian", *ways)}
-    column = lambda way, name: [float(row[name]) for row in rows[way]]
-    found = {f"−log p, {way}": mean_of(column(way, "nlp"), column("Gaussian", "nlp")) for way in ways}
-    ratio = np.mean(column(ways[0], "rmse")) / np.mean(column("Gaussian", "rmse"))
-    return found | {f"r.m.s. error over that of Gaussian noise, {ways[0]}": Found(float(ratio), 1.0)}
+def figure_3_10(case: str, rows: Rows) -> dict[str, Found]:
+    return held_out(rows, "twinned", "heteroscedastic")
 
 
 @experiment(
@@ -274,14 +272,14 @@ def held_out(ways: tuple[str, ...], how: How) -> dict[str, Found]:
         ),
         minutes=1.5,
     ),
+    each=robust.one_referee,
+    over=seeds,
 )
-def figure_3_11(case: str, how: How) -> dict[str, Found]:
-    rows = studied(robust.one_referee, [(seed,) for seed in how.numbers])
-    column = lambda name: mean_of([float(row[name]) for row in rows])
+def figure_3_11(case: str, rows: Rows) -> dict[str, Found]:
     return {
-        "mean of f by EP, r.m.s. distance in posterior sd": column("EP f rms"),
-        "sd of f by EP over that of the sampler": column("EP sd ratio"),
-        "gate by EP, r.m.s. distance in posterior sd": column("EP gate rms"),
+        "mean of f by EP, r.m.s. distance in posterior sd": mean_of(rows.column("EP f rms")),
+        "sd of f by EP over that of the sampler": mean_of(rows.column("EP sd ratio")),
+        "gate by EP, r.m.s. distance in posterior sd": mean_of(rows.column("EP gate rms")),
     }
 
 
@@ -379,14 +377,14 @@ def figure_4_1(case: str, how: How) -> dict[str, Found]:
         minutes=1.5,
         repeats=3,
     ),
+    each=robust.one_labels,
+    over=lambda case, how: [(seed, 0.8) for seed in how.numbers],
 )
-def figure_4_2(case: str, how: How) -> dict[str, Found]:
-    rows = studied(robust.one_labels, [(seed, 0.8) for seed in how.numbers])
-    column = lambda name: [float(row[name]) for row in rows]
+def figure_4_2(case: str, rows: Rows) -> dict[str, Found]:
     return {
-        "−log p of the true sign": mean_of(column("robust nlp"), column("probit nlp")),
-        "error": mean_of(column("robust error"), column("probit error")),
-        "suspicion of wrong labels": mean_of(column("P(wrong)"), column("P(right)")),
+        "−log p of the true sign": mean_of(rows.column("robust nlp"), rows.column("probit nlp")),
+        "error": mean_of(rows.column("robust error"), rows.column("probit error")),
+        "suspicion of wrong labels": mean_of(rows.column("P(wrong)"), rows.column("P(right)")),
     }
 
 
@@ -404,6 +402,18 @@ def figure_4_3(case: str, how: How) -> dict[str, Found]:
     return {"mean of f, ignorant": Found(found["mean of f, ignorant"], found["mean of f, twinned"])}
 
 
+def friedman_by(number: int, way: str) -> dict[str, Any]:
+    """A kind of noise on Friedman's function with two groups of outliers; ignorant ones start as twinned ones do."""
+    import structgp as sg
+
+    if way != "ignorant":
+        return robust.one_friedman(2, number, way)
+    X, y, _, test, truth = robust.friedman(2, number)
+    kernels: Any = sg.Independent(sg.SquaredExponential(np.sqrt(10), 2.0), sg.SquaredExponential(np.full(10, np.sqrt(10))))
+    gp = sg.GP(kernels, sg.Ignorant(0.1, 1.0), sg.ConstantMean([1.5, 0.0]))
+    return {"rmse": rmse(gp.fit(X, y, parameters="best").predict(test).signal.mean, truth)}
+
+
 @experiment(
     "001.figure-4.4",
     "Ignorant outliers on Friedman's function with two groups",
@@ -412,17 +422,11 @@ def figure_4_3(case: str, how: How) -> dict[str, Found]:
     baseline="twinned noise",
     note="Sets 200, 201, …; kernels and starts as in `benchmarks.robust friedman`. The source: very poor on two of ten sets.",
     cases=Case((smaller("r.m.s. error, ignorant"), smaller("least r.m.s. error, ignorant")), minutes=4, repeats=3),
+    each=friedman_by,
+    over=lambda case, how: [(200 + k, way) for k in how.numbers for way in ("ignorant", "twinned")],
 )
-def figure_4_4(case: str, how: How) -> dict[str, Found]:
-    import structgp as sg
-
-    ours, twinned = [], []
-    for k in how.numbers:
-        X, y, _, test, truth = robust.friedman(2, 200 + k)
-        kernels: Any = sg.Independent(sg.SquaredExponential(np.sqrt(10), 2.0), sg.SquaredExponential(np.full(10, np.sqrt(10))))
-        gp = sg.GP(kernels, sg.Ignorant(0.1, 1.0), sg.ConstantMean([1.5, 0.0]))
-        ours.append(rmse(gp.fit(X, y, parameters="best").predict(test).signal.mean, truth))
-        twinned.append(float(robust.one_friedman(2, 200 + k, "twinned")["rmse"]))
+def figure_4_4(case: str, rows: Rows) -> dict[str, Found]:
+    ours, twinned = rows.column("rmse", "ignorant"), rows.column("rmse", "twinned")
     return {
         "r.m.s. error, ignorant": mean_of(ours, twinned),
         "least r.m.s. error, ignorant": Found(min(ours), min(twinned)),
@@ -502,9 +506,11 @@ def figure_4_8(case: str, how: How) -> dict[str, Found]:
         minutes=2,
         repeats=4,
     ),
+    each=robust.one_held_out,
+    over=folds_of("Gaussian", "triplet"),
 )
-def figure_4_9(case: str, how: How) -> dict[str, Found]:
-    return held_out(("triplet",), how)
+def figure_4_9(case: str, rows: Rows) -> dict[str, Found]:
+    return held_out(rows, "triplet")
 
 
 @experiment(

@@ -7,7 +7,7 @@ from benchmarks.data import Part
 from benchmarks.problems.inducing import SEED, labels, parts_of
 
 from study.baselines import boosted_labels, inside, mean_of, of_labels, support_vectors
-from study.registry import Case, Found, How, below, between, diagram, experiment, less, near, smaller
+from study.registry import Case, Found, How, Rows, below, between, diagram, experiment, less, near, smaller
 
 REGRESSION, LABELS, INDUCING = "exact regression", "classification by EP", "inducing inputs for labels"
 
@@ -187,11 +187,24 @@ def parity(D: int, rows: int, seed: int, centre: float = 1.9, test: int = 1000) 
     return Part(X[:rows], y[:rows], X[rows:], y[rows:])
 
 
-def sparse_error(part: Part, inputs: int) -> float:
-    """Of EP with so many learned inducing inputs."""
-    return labels(part, inputs, None, None).error
+VECTORS = "support vectors"
 
 
+def parity_error(D: int, rows: int, seed: int, centre: float, way: str) -> dict[str, float]:
+    """Of a set of `parity`: by so many learned inducing inputs ("4 inputs"), by all rows, or by a support vector machine."""
+    import structgp as sg
+
+    part = parity(D, rows, seed, centre)
+    if way == VECTORS:
+        return {"error": of_labels(support_vectors(part), part.y_test)[0]}
+    if way != "dense":
+        return {"error": labels(part, int(way.split()[0]), None, None).error}
+    gp = sg.GP(sg.SquaredExponential(1.5, 4.0), sg.Bernoulli())
+    fitted = gp.fit(part.X_train, part.y_train, inference="ep", structure="dense", parameters="best", restarts=0)
+    return {"error": of_labels(fitted.predict(part.X_test).probability, part.y_test)[0]}
+
+
+XOR_ROWS = (40, 100, 200, 400)
 TEN_EACH = "ten rows of each cluster are few: a tuned support vector machine misses the bar on them as well"
 
 
@@ -205,23 +218,20 @@ TEN_EACH = "ten rows of each cluster are few: a tuned support vector machine mis
     cases=Case(
         tuple(
             less(f"error with 4 inputs, {N} rows", 0.15, "the bar", within=0.02, why=TEN_EACH if N == 40 else "")
-            for N in (40, 100, 200, 400)
+            for N in XOR_ROWS
         ),
         minutes=1.5,
         repeats=3,
     ),
+    each=parity_error,
+    over=lambda case, how: [(2, N, k, 1.5, way) for N in XOR_ROWS for k in how.numbers for way in ("4 inputs", VECTORS)],
 )
-def figure_2_3(case: str, how: How) -> dict[str, Found]:
+def figure_2_3(case: str, rows: Rows) -> dict[str, Found]:
     found = {}
-    for N in (40, 100, 200, 400):
-        parts = [parity(2, N, seed, 1.5) for seed in how.numbers]
-        ours, others = ([work(part) for part in parts] for work in (lambda p: sparse_error(p, 4), _vectors_error))
-        found[f"error with 4 inputs, {N} rows"] = mean_of(ours, others)
+    for N in XOR_ROWS:
+        own = Rows({args: row for args, row in rows.items() if args[1] == N})
+        found[f"error with 4 inputs, {N} rows"] = mean_of(own.column("error", "4 inputs"), own.column("error", VECTORS))
     return found
-
-
-def _vectors_error(part: Part) -> float:
-    return of_labels(support_vectors(part), part.y_test)[0]
 
 
 TABLE_2_2 = {2: (0.069, {4: 0.054, 6: 0.055, 8: 0.056}), 3: (0.090, {8: 0.122, 12: 0.083, 16: 0.082})}
@@ -250,23 +260,16 @@ ROWS_2_2 = {2: 80, 3: 160, 4: 320}
         )
         for D, (dense, sparse) in TABLE_2_2.items()
     },
+    each=parity_error,
+    over=lambda case, how: [
+        (int(case[-1]), ROWS_2_2[int(case[-1])], k, 1.9, way)
+        for k in how.numbers
+        for way in ("dense", *(f"{M} inputs" for M in TABLE_2_2[int(case[-1])][1]), VECTORS)
+    ],
 )
-def table_2_2(case: str, how: How) -> dict[str, Found]:
-    D = int(case[-1])
-    parts = [parity(D, ROWS_2_2[D], seed) for seed in how.numbers]
-    others = [_vectors_error(part) for part in parts]
-    found = {"error, dense": mean_of([_dense_error(part) for part in parts], others)}
-    for M in TABLE_2_2[D][1]:
-        found[f"error, {M} inputs"] = mean_of([sparse_error(part, M) for part in parts], others)
-    return found
-
-
-def _dense_error(part: Part) -> float:
-    import structgp as sg
-
-    gp = sg.GP(sg.SquaredExponential(1.5, 4.0), sg.Bernoulli())
-    fitted = gp.fit(part.X_train, part.y_train, inference="ep", structure="dense", parameters="best", restarts=0)
-    return of_labels(fitted.predict(part.X_test).probability, part.y_test)[0]
+def table_2_2(case: str, rows: Rows) -> dict[str, Found]:
+    ways = ("dense", *(f"{M} inputs" for M in TABLE_2_2[int(case[-1])][1]))
+    return {f"error, {way}": mean_of(rows.column("error", way), rows.column("error", VECTORS)) for way in ways}
 
 
 # error and −log p of SPGPC, and the error of the support vector machine of the source
@@ -306,6 +309,19 @@ def folder_of(name: str) -> str:
     return {"synth": "ripley_synth", "crabs": "crabs"}.get(name, f"raetsch_{name}")
 
 
+def one_labelling(name: str, number: int, way: str) -> dict[str, float]:
+    """Error and −log p on one split: EP with all rows or with inducing inputs, a support vector machine or boosting."""
+    if way == "dense":
+        found = classification.score(name, number, "isotropic")
+        return {"error": found.error, "log": found.nlp}
+    part = classification.parts(name)[number]
+    if way.endswith("inputs"):
+        few = labels(part, int(way.split()[0]), None, None)
+        return {"error": few.error, "log": few.negative_log}
+    error, log = of_labels((support_vectors if way == VECTORS else boosted_labels)(part), part.y_test)
+    return {"error": error, "log": log}
+
+
 @experiment(
     "001.table-2.1",
     "Labels of fifteen sets: EP with all rows, and with few inducing inputs",
@@ -328,21 +344,21 @@ def folder_of(name: str) -> str:
         )
         for name, (error, log, vectors) in TABLE_2_1.items()
     },
+    each=one_labelling,
+    over=lambda case, how: [
+        (case, k, way) for k in how.numbers for way in ("dense", f"{SEED[folder_of(case)]} inputs", VECTORS, "boosting")
+    ],
 )
-def table_2_1(case: str, how: How) -> dict[str, Found]:
-    parts = classification.parts(case)[how.first : how.first + how.repeats]
-    M = SEED[folder_of(case)]
-    dense = [classification.score(case, how.first + i, "isotropic") for i in range(len(parts))]
-    few = [labels(part, M, None, None) for part in parts]
-    vectors, boosted = ([of_labels(work(part), part.y_test) for part in parts] for work in (support_vectors, boosted_labels))
-    column = lambda scores, k: [s[k] for s in scores]
+def table_2_1(case: str, rows: Rows) -> dict[str, Found]:
+    few = f"{SEED[folder_of(case)]} inputs"
+    beside = lambda way, name, peer=VECTORS: mean_of(rows.column(name, way), rows.column(name, peer))
     return {
-        "error, dense": mean_of(column(dense, 0), column(vectors, 0)),
-        "−log p, dense": mean_of(column(dense, 1), column(vectors, 1)),
-        f"error, {M} inputs": mean_of(column(few, 0), column(vectors, 0)),
-        f"−log p, {M} inputs": mean_of(column(few, 1), column(vectors, 1)),
-        "error, dense, beside the source's SVM": mean_of(column(dense, 0), column(vectors, 0)),
-        "error, dense, beside boosting": mean_of(column(dense, 0), column(boosted, 0)),
+        "error, dense": beside("dense", "error"),
+        "−log p, dense": beside("dense", "log"),
+        f"error, {few}": beside(few, "error"),
+        f"−log p, {few}": beside(few, "log"),
+        "error, dense, beside the source's SVM": beside("dense", "error"),
+        "error, dense, beside boosting": beside("dense", "error", "boosting"),
     }
 
 

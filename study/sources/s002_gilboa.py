@@ -1,13 +1,23 @@
 """Gilboa, Saatçi and Cunningham: additive models, projection pursuit and grids, in one paper."""
 
 import time
+from typing import Any
 
 import numpy as np
-from benchmarks.problems.additive import measure, parts_of
 
-from study.baselines import cpu_seconds, nmse, problem_results, slope, value
-from study.registry import Case, Found, How, above, between, diagram, experiment, larger, less, more, smaller
-from study.sources.s000_additive import additive_part, estimator_of, label_part, labels
+from study.baselines import cpu_seconds, problem_results, slope, value
+from study.registry import Case, Found, How, Rows, above, between, diagram, experiment, larger, less, more, smaller
+from study.sources.s000_additive import (
+    METHODS,
+    PEER,
+    additive_part,
+    label_part,
+    labels,
+    of_every_label_model,
+    of_every_model,
+    one_label_fit,
+    one_regression,
+)
 from study.sources.s000_grids import corners
 
 ADDITIVE, PURSUIT, LABELS, GRIDS = "additive models", "projection pursuit", "additive labels", "grids"
@@ -88,24 +98,21 @@ def figure_4(case: str, how: How) -> dict[str, Found]:
 
 
 SETS = ("synthetic", "pumadyn8fm-1000", "pumadyn8fm", "pumadyn8nm", "pumadyn32nm", "elevators", "kin40k")
-METHODS = ("additive", "projection pursuit", "inducing inputs")
+ERROR_AND_TIME: dict[str, Any] = {  # NMSE and CPU seconds of three models and of gradient boosting on the first split of sets
+    "each": one_regression,
+    "over": lambda case, how: [call for name in of_figure(case) for call in of_every_model(name, how)],
+}
 
 
-def scored(name: str, seed: int) -> dict[str, tuple[float, float]]:
-    """NMSE and CPU seconds of three models and of gradient boosting on the first split of a set."""
-    from sklearn.ensemble import HistGradientBoostingRegressor
+def of_figure(case: str) -> list[str]:
+    """The sets of a figure: one, or all of them."""
+    return ["synthetic, eight columns" if name == "synthetic" else name for name in (SETS if case == "all" else [case])]
 
-    part = additive_part(8000, 8, seed) if name == "synthetic" else parts_of(name.removesuffix("-1000"))[0]
-    if name.endswith("-1000"):
-        part = part._replace(X_train=part.X_train[:1000], y_train=part.y_train[:1000])
-    found = {}
-    for method in METHODS:
-        began = time.process_time()
-        error = measure(name, part, estimator_of(method, name.removesuffix("-1000"), seed, len(part.X_train))).error
-        found[method] = error, time.process_time() - began
-    began = time.process_time()
-    mean = HistGradientBoostingRegressor(random_state=seed).fit(part.X_train, part.y_train).predict(part.X_test)
-    return found | {"boosting": (nmse(mean, part), time.process_time() - began)}
+
+def models_of(rows: Rows, name: str, with_peer: bool = True) -> dict[str, tuple[float, float]]:
+    """Error and seconds of the models of a set."""
+    own = {args[2]: (row["error"], row["seconds"]) for args, row in rows.items() if args[0] == name}
+    return {method: score for method, score in own.items() if with_peer or method != PEER}
 
 
 def front(found: dict[str, tuple[float, float]]) -> set[str]:
@@ -122,10 +129,11 @@ def front(found: dict[str, tuple[float, float]]) -> set[str]:
     baseline="gradient boosting",
     note="The source draws its values and prints none; the numbers of four of the sets are in 000.table-4.2.",
     cases={name: Case(tuple(smaller(f"NMSE, {method}") for method in METHODS), minutes=4) for name in SETS},
+    **ERROR_AND_TIME,
 )
-def figure_5(case: str, how: How) -> dict[str, Found]:
-    found = scored(case, how.first)
-    return {f"NMSE, {method}": Found(found[method][0], found["boosting"][0]) for method in METHODS}
+def figure_5(case: str, rows: Rows) -> dict[str, Found]:
+    found = models_of(rows, *of_figure(case))
+    return {f"NMSE, {method}": Found(found[method][0], found[PEER][0]) for method in METHODS}
 
 
 @experiment(
@@ -146,10 +154,11 @@ def figure_5(case: str, how: How) -> dict[str, Found]:
         ),
         minutes=1.5,
     ),
+    each=one_regression,
+    over=lambda case, how: of_every_model("pumadyn8fm-1000", how),
 )
-def figure_6(case: str, how: How) -> dict[str, Found]:
-    found = scored("pumadyn8fm-1000", how.first)
-    found.pop("boosting")
+def figure_6(case: str, rows: Rows) -> dict[str, Found]:
+    found = models_of(rows, "pumadyn8fm-1000", with_peer=False)
     return {"projection pursuit is on the front": Found(float("projection pursuit" in front(found)))}
 
 
@@ -169,15 +178,14 @@ def figure_6(case: str, how: How) -> dict[str, Found]:
         ),
         minutes=28,
     ),
+    **ERROR_AND_TIME,
 )
-def table_1(case: str, how: How) -> dict[str, Found]:
-    every = [scored(name, how.first) for name in SETS]
-    alone = [front({name: own for name, own in found.items() if name != "boosting"}) for found in every]
+def table_1(case: str, rows: Rows) -> dict[str, Found]:
+    sets = of_figure(case)
+    alone = [front(models_of(rows, name, with_peer=False)) for name in sets]
     count = lambda name: Found(float(sum(name in own for own in alone)))
-    boosted = Found(float(sum("boosting" in front(found) for found in every)))
-    return {name: count(name) for name in ("projection pursuit", "inducing inputs", "additive")} | {
-        "gradient boosting": boosted
-    }
+    boosted = Found(float(sum(PEER in front(models_of(rows, name)) for name in sets)))
+    return {name: count(name) for name in METHODS} | {"gradient boosting, among all": boosted}
 
 
 @experiment(
@@ -233,12 +241,11 @@ TABLE_2 = {
         )
         for name, (error, log, seconds, _, _) in TABLE_2.items()
     },
+    each=one_label_fit,
+    over=lambda case, how: of_every_label_model("synthetic, eight columns" if case == "synthetic" else case, how),
 )
-def table_2(case: str, how: How) -> dict[str, Found]:
-    if case == "synthetic":
-        return labels([label_part(4000, 8, seed) for seed in how.numbers], 3.5)
-    name = {"breast cancer": "breast_cancer_wisconsin"}.get(case, case)
-    return labels(parts_of(name)[how.first : how.first + how.repeats])
+def table_2(case: str, rows: Rows) -> dict[str, Found]:
+    return labels(rows)
 
 
 @experiment(

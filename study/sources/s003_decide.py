@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks import optimise
 
 from study.baselines import mean_of
-from study.registry import Case, Found, How, above, below, between, experiment, less, near, smaller
+from study.registry import Case, Found, How, Rows, above, below, between, experiment, less, near, smaller
 
 OPTIMISE, SEVERAL, RANK = "optimisation", "optimisation by several models", "optimisation by few basis functions"
 NETWORK, GRADIENT, INTEGRAL = "sampled neural networks", "gradients", "integrals"
@@ -46,6 +46,19 @@ def two_peaks(x: float) -> float:
     return 0.8 * math.exp(-(((x - 0.2) / 0.12) ** 2)) + math.exp(-(((x - 0.75) / 0.06) ** 2))
 
 
+def higher_peak(seed: int, model: str) -> dict[str, float]:
+    """The best of 14 values of two peaks, and of as many random places."""
+    import structgp as sg
+
+    models = {"process": {}, "network": {"initial": 5, "model": sg.BayesianNetwork(16, seed=seed)}}
+    opt = sg.Optimiser([(0.0, 1.0)], maximise=True, noise=0.0, seed=seed, **models[model])
+    for _ in range(14):
+        x = opt.ask()
+        opt.tell(x, two_peaks(float(np.ravel(x)[0])))
+    assert opt.best is not None
+    return {"best": opt.best.value, "random": max(two_peaks(x) for x in np.random.default_rng(seed).uniform(size=14))}
+
+
 @experiment(
     "003.figure-9.2",
     "Two peaks, the lower one found first",
@@ -54,22 +67,21 @@ def two_peaks(x: float) -> float:
     baseline="as many random places",
     note="A function of our own; 5 places that fill the space and 9 of the model's, ten seeds.",
     cases=Case((above("mean of the best value found (the top is 1)", "finds the global one"),), minutes=1, repeats=10),
+    each=higher_peak,
+    over=lambda case, how: [(seed, "process") for seed in how.numbers],
 )
-def figure_9_2(case: str, how: How) -> dict[str, Found]:
+def figure_9_2(case: str, rows: Rows) -> dict[str, Found]:
+    return {"mean of the best value found (the top is 1)": mean_of(rows.column("best"), rows.column("random"))}
+
+
+REACHES = {"small": (0.25, None), "large": (2.5, None), "grown": (2.5, 0.25)}
+
+
+def bounded(name: str, seed: int, most: int = 100) -> dict[str, float]:
+    """Samples of a six-dimensional bump until 0.975, near the best point within a reach, which may grow."""
     import structgp as sg
 
-    ours, others = [], []
-    for seed in how.numbers:
-        found = sg.maximise(lambda x: two_peaks(float(np.ravel(x)[0])), [(0.0, 1.0)], evaluations=14, noise=0.0, seed=seed)
-        ours.append(found.value)
-        others.append(max(two_peaks(x) for x in np.random.default_rng(seed).uniform(size=14)))
-    return {"mean of the best value found (the top is 1)": mean_of(ours, others)}
-
-
-def bounded(reach: float, seed: int, first: float | None = None, most: int = 100) -> int:
-    """Samples of a six-dimensional bump until 0.975, near the best point within `reach` (within `first` at the beginning)."""
-    import structgp as sg
-
+    reach, first = REACHES[name]
     scales = np.array([0.1, 0.28, 0.46, 0.64, 0.82, 1.0])
     f = lambda x: float(np.exp(-0.5 * np.sum((x / scales) ** 2)))
     x, side = math.sqrt(math.log(400) / 6) * scales, 5.0
@@ -80,11 +92,11 @@ def bounded(reach: float, seed: int, first: float | None = None, most: int = 100
     for count in range(1, most + 1):
         opt.tell(x, f(x))
         if f(x) >= 0.975:
-            return count
+            break
         if first and count == 8:
             opt.region = sg.Bounded(reach / side)
         x = x + 0.05 * np.random.default_rng([seed, 9]).standard_normal(6) * scales if count == 1 else np.asarray(opt.ask())
-    return most
+    return {"samples": float(count)}
 
 
 @experiment(
@@ -95,10 +107,11 @@ def bounded(reach: float, seed: int, first: float | None = None, most: int = 100
     baseline="a reach of 2.5",
     note="Two seeds where the source has 50 runs; its curves have no numbers.",
     cases=Case((below("samples until 0.975, reach 0.25", "better and less variable"),), minutes=6, repeats=2),
+    each=bounded,
+    over=lambda case, how: [(reach, seed) for seed in how.numbers for reach in ("small", "large")],
 )
-def figure_9_3(case: str, how: How) -> dict[str, Found]:
-    small, large = ([float(bounded(reach, seed)) for seed in how.numbers] for reach in (0.25, 2.5))
-    return {"samples until 0.975, reach 0.25": mean_of(small, large)}
+def figure_9_3(case: str, rows: Rows) -> dict[str, Found]:
+    return {"samples until 0.975, reach 0.25": mean_of(rows.column("samples", "small"), rows.column("samples", "large"))}
 
 
 @experiment(
@@ -110,19 +123,30 @@ def figure_9_3(case: str, how: How) -> dict[str, Found]:
     cases=Case(
         (between("samples until 0.975, grown over constant", "no notable difference", 0.8, 1.25),), minutes=6, repeats=2
     ),
+    each=bounded,
+    over=lambda case, how: [(reach, seed) for seed in how.numbers for reach in ("small", "grown")],
 )
-def figure_9_4(case: str, how: How) -> dict[str, Found]:
-    grown, constant = (
-        [float(bounded(reach, seed, first)) for seed in how.numbers] for reach, first in ((2.5, 0.25), (0.25, None))
-    )
-    return {"samples until 0.975, grown over constant": Found(float(np.mean(grown) / np.mean(constant)), 1.0)}
+def figure_9_4(case: str, rows: Rows) -> dict[str, Found]:
+    grown, constant = (np.mean(rows.column("samples", reach)) for reach in ("grown", "small"))
+    return {"samples until 0.975, grown over constant": Found(float(grown / constant), 1.0)}
 
 
 TOLD_APART = "until the evidence has told the models apart, samples also follow the wrong one; few runs"
 
 
-def samples(problem: str, method: str, how: How) -> list[float]:
-    return [optimise.run_bump(problem, method, seed)["regret"] for seed in how.numbers]
+def bumps(*kinds: str, by: tuple[str, ...]) -> dict[str, Any]:
+    """Runs on bumps of a case's dimension, by these models ("own" is the one that is made for the bump)."""
+    pairs = [(kind, kind if model == "own" else model) for kind in kinds for model in by]
+    return {
+        "each": optimise.run_bump,
+        "over": lambda case, how: [(f"{kind}-{case[4:]}", model, seed) for seed in how.numbers for kind, model in pairs],
+    }
+
+
+def compared(rows: Rows, one: tuple[str, str], other: tuple[str, str]) -> Found:
+    """Samples of one kind of bump by one model beside those of another."""
+    of = lambda kind, model: [row["regret"] for args, row in rows.items() if args[0][: len(kind)] == kind and args[1] == model]
+    return mean_of(of(*one), of(*other))
 
 
 @experiment(
@@ -135,9 +159,11 @@ def samples(problem: str, method: str, how: How) -> list[float]:
         "none": Case((less("samples", 15.6, "15.6 ± 2.3"),), minutes=2, repeats=5),
         "noisy": Case((less("samples", 18.0, "18.0 ± 4.8"),), minutes=3, repeats=5),
     },
+    each=optimise.run_bump,
+    over=lambda case, how: [({"none": "e24", "noisy": "e24-noisy"}[case], "aligned", seed) for seed in how.numbers],
 )
-def noise(case: str, how: How) -> dict[str, Found]:
-    return {"samples": mean_of(samples({"none": "e24", "noisy": "e24-noisy"}[case], "aligned", how))}
+def noise(case: str, rows: Rows) -> dict[str, Found]:
+    return {"samples": mean_of(rows.column("regret"))}
 
 
 def _by_dimension(quantity: Any, minutes: dict[int, float]) -> dict[str, Case]:
@@ -152,11 +178,10 @@ def _by_dimension(quantity: Any, minutes: dict[int, float]) -> dict[str, Case]:
     baseline="the aligned bump",
     note=BUMPS,
     cases=_by_dimension((above("samples, turned bump", "at least twice", 2.0),), {2: 1.5, 3: 4, 4: 10, 5: 20, 6: 40}),
+    **bumps("aligned", "rotated", by=("aligned",)),
 )
-def figure_9_5(case: str, how: How) -> dict[str, Found]:
-    D = case[4:]
-    turned, aligned = (samples(f"{kind}-{D}", "aligned", how) for kind in ("rotated", "aligned"))
-    return {"samples, turned bump": mean_of(turned, aligned)}
+def figure_9_5(case: str, rows: Rows) -> dict[str, Found]:
+    return {"samples, turned bump": compared(rows, ("rotated", "aligned"), ("aligned", "aligned"))}
 
 
 @experiment(
@@ -173,13 +198,13 @@ def figure_9_5(case: str, how: How) -> dict[str, Found]:
         ),
         {2: 2, 3: 6, 4: 15, 5: 30, 6: 60},
     ),
+    **bumps("aligned", "rotated", by=("aligned", "rotated")),
 )
-def figure_10_1(case: str, how: How) -> dict[str, Found]:
-    D = case[4:]
-    found = {kind: [samples(f"{kind}-{D}", model, how) for model in ("rotated", "aligned")] for kind in ("rotated", "aligned")}
+def figure_10_1(case: str, rows: Rows) -> dict[str, Found]:
+    turning = lambda kind: compared(rows, (kind, "rotated"), (kind, "aligned"))
     return {
-        "samples, turned bump, turning model": mean_of(*found["rotated"]),
-        "samples, aligned bump, turning model": mean_of(*found["aligned"]),
+        "samples, turned bump, turning model": turning("rotated"),
+        "samples, aligned bump, turning model": turning("aligned"),
     }
 
 
@@ -233,11 +258,11 @@ def figure_10_2(case: str, how: How) -> dict[str, Found]:
         ),
         {2: 3, 3: 8, 4: 20, 5: 40, 6: 80},
     ),
+    **bumps("aligned", "rotated", by=("own", "both")),
 )
-def figure_10_3(case: str, how: How) -> dict[str, Found]:
-    D = case[4:]
+def figure_10_3(case: str, rows: Rows) -> dict[str, Found]:
     return {
-        f"samples, {name} bump": mean_of(samples(f"{kind}-{D}", "both", how), samples(f"{kind}-{D}", kind, how))
+        f"samples, {name} bump": compared(rows, (kind, "both"), (kind, kind))
         for name, kind in (("aligned", "aligned"), ("turned", "rotated"))
     }
 
@@ -274,6 +299,29 @@ def figure_10_4(case: str, how: How) -> dict[str, Found]:
     return found
 
 
+def by_basis_functions(D: int, seed: int, most: int = 400) -> dict[str, float]:
+    """Samples of a bump in D dimensions until 0.975, by a model of 36 basis functions."""
+    import structgp as sg
+
+    scales = np.linspace(0.3, 1.0, D)
+    x, side = math.sqrt(math.log(400) / D) * scales, 4.0
+    f = lambda x: float(np.exp(-0.5 * np.sum((x / scales) ** 2)))
+    low = x - side / 2
+    options: dict[str, Any] = {"maximise": True, "noise": 0.0, "initial": 1, "seed": seed, "warp": False}
+    opt = sg.Optimiser(
+        [(a, a + side) for a in low],
+        region=sg.Adaptive(0.15 / side, 1.5, 0.1 / side, 1.0 / side),
+        model=sg.ReducedRank(36, sg.SquaredExponential(np.full(D, 0.5))),
+        **options,
+    )
+    for count in range(1, most + 1):
+        opt.tell(x, f(x))
+        if f(x) >= 0.975:
+            break
+        x = x + 0.05 * np.random.default_rng([seed, 9]).standard_normal(D) if count == 1 else np.asarray(opt.ask())
+    return {"samples": float(count), "value": f(x)}
+
+
 @experiment(
     "003.figure-10.5",
     "Bumps in 18 and 36 dimensions through 36 basis functions",
@@ -284,30 +332,17 @@ def figure_10_4(case: str, how: How) -> dict[str, Found]:
         "18": Case((less("samples until 0.975", 69, "RRGPO"),), minutes=10),
         "36": Case((less("samples until 0.975", 147, "RRGPO"),), minutes=40),
     },
+    each=by_basis_functions,
+    over=lambda case, how: [(int(case), seed) for seed in how.numbers],
 )
-def figure_10_5(case: str, how: How) -> dict[str, Found]:
-    import structgp as sg
+def figure_10_5(case: str, rows: Rows) -> dict[str, Found]:
+    return {"samples until 0.975": mean_of(rows.column("samples"))}
 
-    D = int(case)
-    scales = np.linspace(0.3, 1.0, D)
-    x, side = math.sqrt(math.log(400) / D) * scales, 4.0
-    f = lambda x: float(np.exp(-0.5 * np.sum((x / scales) ** 2)))
-    low = x - side / 2
-    options: dict[str, Any] = {"maximise": True, "noise": 0.0, "initial": 1, "seed": how.first, "warp": False}
-    opt = sg.Optimiser(
-        [(a, a + side) for a in low],
-        region=sg.Adaptive(0.15 / side, 1.5, 0.1 / side, 1.0 / side),
-        model=sg.ReducedRank(36, sg.SquaredExponential(np.full(D, 0.5))),
-        **options,
-    )
-    count = 0
-    while count < 400:
-        opt.tell(x, f(x))
-        count += 1
-        if f(x) >= 0.975:
-            break
-        x = x + 0.05 * np.random.default_rng([how.first, 9]).standard_normal(D) if count == 1 else np.asarray(opt.ask())
-    return {"samples until 0.975": Found(float(count))}
+
+POLES: dict[str, Any] = {
+    "each": optimise.run_pole,
+    "over": lambda case, how: [("long", "aligned", seed) for seed in how.numbers],
+}
 
 
 @experiment(
@@ -332,10 +367,10 @@ def figure_10_5(case: str, how: How) -> dict[str, Found]:
         minutes=60,
         repeats=10,
     ),
+    **POLES,
 )
-def figure_10_6(case: str, how: How) -> dict[str, Found]:
-    runs = [optimise.run_pole("long", "aligned", seed) for seed in how.numbers]
-    return {"best fitness of a run over 5, median": Found(float(np.median([run["half"] / 5 for run in runs])))}
+def figure_10_6(case: str, rows: Rows) -> dict[str, Found]:
+    return {"best fitness of a run over 5, median": Found(float(np.median(rows.column("half"))) / 5)}
 
 
 @experiment(
@@ -363,12 +398,12 @@ def figure_10_6(case: str, how: How) -> dict[str, Found]:
         minutes=60,
         repeats=10,
     ),
+    **POLES,
 )
-def table_10_1(case: str, how: How) -> dict[str, Found]:
-    runs = [optimise.run_pole("long", "aligned", seed) for seed in how.numbers]
+def table_10_1(case: str, rows: Rows) -> dict[str, Found]:
     return {
-        "part of the runs that balance": Found(float(np.mean([run["half"] >= 5 for run in runs]))),
-        "median of the evaluations": Found(float(np.median([run["regret"] for run in runs]))),
+        "part of the runs that balance": Found(float(np.mean(np.array(rows.column("half")) >= 5))),
+        "median of the evaluations": Found(float(np.median(rows.column("regret")))),
     }
 
 
@@ -418,22 +453,11 @@ def figure_10_7(case: str, how: How) -> dict[str, Found]:
         minutes=2,
         repeats=3,
     ),
+    each=higher_peak,
+    over=lambda case, how: [(seed, "network") for seed in how.numbers],
 )
-def figure_10_8(case: str, how: How) -> dict[str, Found]:
-    import structgp as sg
-
-    ours, others = [], []
-    for seed in how.numbers:
-        opt = sg.Optimiser(
-            [(0.0, 1.0)], maximise=True, noise=0.0, initial=5, seed=seed, model=sg.BayesianNetwork(16, seed=seed)
-        )
-        for _ in range(14):
-            x = opt.ask()
-            opt.tell(x, two_peaks(float(np.ravel(x)[0])))
-        assert opt.best is not None
-        ours.append(opt.best.value)
-        others.append(max(two_peaks(x) for x in np.random.default_rng(seed).uniform(size=14)))
-    return {"mean of the best value found (the top is 1)": mean_of(ours, others)}
+def figure_10_8(case: str, rows: Rows) -> dict[str, Found]:
+    return {"mean of the best value found (the top is 1)": mean_of(rows.column("best"), rows.column("random"))}
 
 
 @experiment(
@@ -466,14 +490,12 @@ def figure_11_1(case: str, how: How) -> dict[str, Found]:
     baseline="central differences with steps of 0.1 and as many evaluations",
     note="`python -m benchmarks.optimise gradients`: 25 evaluations, noise sd 0.02; the shape, which is not given, is ours.",
     cases=Case((smaller("relative error, active"), smaller("relative error, spread evenly")), minutes=2, repeats=5),
+    each=optimise.run_gradient,
+    over=lambda case, how: [("bump", way, seed) for seed in how.numbers for way in ("active", "even", "central-0.1")],
 )
-def figure_11_2(case: str, how: How) -> dict[str, Found]:
-    error = lambda method: [optimise.run_gradient("bump", method, seed)["regret"] for seed in how.numbers]
-    central = error("central-0.1")
-    return {
-        "relative error, active": mean_of(error("active"), central),
-        "relative error, spread evenly": mean_of(error("even"), central),
-    }
+def figure_11_2(case: str, rows: Rows) -> dict[str, Found]:
+    beside = lambda way: mean_of(rows.column("regret", way), rows.column("regret", "central-0.1"))
+    return {"relative error, active": beside("active"), "relative error, spread evenly": beside("even")}
 
 
 def integral(evaluations: int, seed: int) -> Any:

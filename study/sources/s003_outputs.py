@@ -6,7 +6,7 @@ import numpy as np
 from benchmarks import outputs
 
 from study.baselines import mean_of, rmse
-from study.registry import Case, Found, How, above, below, between, diagram, experiment, near
+from study.registry import Case, Found, How, Over, Rows, above, below, between, diagram, experiment, near, seeds
 
 EXACT, FILTERS, OUTPUTS = "exact regression", "filtered noise", "several outputs"
 SYSTEMS, REDUCED, METRICS = "identification of systems", "few basis functions", "turned metrics"
@@ -78,13 +78,16 @@ def _coupled(says: str, factor: float) -> tuple:
     )
 
 
-def coupled(study: Any, how: How) -> dict[str, Found]:
-    """A study of two outputs, drawn anew for each seed."""
-    rows = [study(seed, "auto") for seed in how.numbers]
-    column = lambda name: [row[name] for row in rows]
+def seeds_with(parameters: str) -> Over:
+    """What a study of `benchmarks.outputs` is called with."""
+    return lambda case, how: [(seed, parameters) for seed in how.numbers]
+
+
+def coupled(case: str, rows: Rows) -> dict[str, Found]:
+    """Two outputs, drawn anew for each seed."""
     return {
-        "error where the output is not seen": mean_of(column("rmse"), column("alone")),
-        "its 95 % band holds": mean_of(column("cover"), column("cover alone")),
+        "error where the output is not seen": mean_of(rows.column("rmse"), rows.column("alone")),
+        "its 95 % band holds": mean_of(rows.column("cover"), rows.column("cover alone")),
     }
 
 
@@ -99,9 +102,11 @@ COUPLED = "`python -m benchmarks.outputs {}`: functions of our own, drawn anew f
     baseline="each output alone, the control model of the source",
     note=COUPLED.format("e4"),
     cases=Case(_coupled("learns translation and coupling, fills the gap", 0.5), minutes=0.5, repeats=8),
+    each=outputs.e4,
+    over=seeds_with("auto"),
 )
-def figure_3_2(case: str, how: How) -> dict[str, Found]:
-    return coupled(outputs.e4, how)
+def figure_3_2(case: str, rows: Rows) -> dict[str, Found]:
+    return coupled(case, rows)
 
 
 @experiment(
@@ -112,9 +117,11 @@ def figure_3_2(case: str, how: How) -> dict[str, Found]:
     baseline="each output alone, the control model of the source",
     note=COUPLED.format("e5"),
     cases=Case(_coupled("only the dependent model fits output 2", 0.5), minutes=1.5, repeats=4),
+    each=outputs.e5,
+    over=seeds_with("auto"),
 )
-def figure_3_3(case: str, how: How) -> dict[str, Found]:
-    return coupled(outputs.e5, how)
+def figure_3_3(case: str, rows: Rows) -> dict[str, Found]:
+    return coupled(case, rows)
 
 
 @experiment(
@@ -125,9 +132,11 @@ def figure_3_3(case: str, how: How) -> dict[str, Found]:
     baseline="each output alone, the control model of the source",
     note=COUPLED.format("e6"),
     cases=Case(_coupled("better than independent, less striking", 1.0), minutes=1.5, repeats=4),
+    each=outputs.e6,
+    over=seeds_with("auto"),
 )
-def figure_3_4(case: str, how: How) -> dict[str, Found]:
-    return coupled(outputs.e6, how)
+def figure_3_4(case: str, rows: Rows) -> dict[str, Found]:
+    return coupled(case, rows)
 
 
 @experiment(
@@ -146,14 +155,14 @@ def figure_3_4(case: str, how: How) -> dict[str, Found]:
         minutes=3,
         repeats=3,
     ),
+    each=outputs.e7,
+    over=seeds_with("best"),
 )
-def figure_3_5(case: str, how: How) -> dict[str, Found]:
-    rows = [outputs.e7(seed, "best") for seed in how.numbers]
-    column = lambda name: [row[name] for row in rows]
+def figure_3_5(case: str, rows: Rows) -> dict[str, Found]:
     return {
-        "error six steps ahead": mean_of(column("step 6"), column("alone 6")),
-        "error ten steps ahead": mean_of(column("step 10"), column("alone 10")),
-        "largest error of a lag": Found(max(column("lag error"))),
+        "error six steps ahead": mean_of(rows.column("step 6"), rows.column("alone 6")),
+        "error ten steps ahead": mean_of(rows.column("step 10"), rows.column("alone 10")),
+        "largest error of a lag": Found(max(rows.column("lag error"))),
     }
 
 
@@ -202,13 +211,13 @@ def figure_3_6(case: str, how: How) -> dict[str, Found]:
         ),
         minutes=1.5,
     ),
+    each=outputs.e8,
+    over=seeds_with("best"),
 )
-def figure_3_7(case: str, how: How) -> dict[str, Found]:
-    rows = [outputs.e8(seed, "best") for seed in how.numbers]
-    column = lambda name: [row[name] for row in rows]
-    ratio = float(np.mean(column("sd 20")) / np.mean(column("sd 14")))
+def figure_3_7(case: str, rows: Rows) -> dict[str, Found]:
+    ratio = float(np.mean(rows.column("sd 20")) / np.mean(rows.column("sd 14")))
     return {
-        "spread fourteen steps ahead": mean_of(column("sd 14"), column("alone 14")),
+        "spread fourteen steps ahead": mean_of(rows.column("sd 14"), rows.column("alone 14")),
         "spread twenty steps ahead over that at fourteen": Found(ratio, 1.0),
     }
 
@@ -258,6 +267,15 @@ def figure_3_9(case: str, how: How) -> dict[str, Found]:
     }
 
 
+def identified(seed: int) -> dict[str, float]:
+    """The fit of an impulse response by kernels, and by least squares."""
+    import structgp as sg
+
+    g, u, y = outputs.record(seed, "low-pass, SNR 1")
+    fit = lambda **options: outputs.closeness(g, sg.identify(u, y, lags=len(g), **options).weights[0])
+    return {"ours": fit(), "least squares": fit(method="ls", length="aicc")}
+
+
 @experiment(
     "003.figure-4.1",
     "Systems identified from inputs and outputs",
@@ -266,16 +284,11 @@ def figure_3_9(case: str, how: How) -> dict[str, Found]:
     baseline="least squares with its length by AICc (the classical way of the source, §4.1.1)",
     note="`python -m benchmarks.outputs bank`: the source has a diagram and no data; random systems of order 2 to 12 stand in.",
     cases=Case((above("fit W of the impulse response, low-pass input, SNR 1", "(ours)"),), minutes=2, repeats=3),
+    each=identified,
+    over=seeds,
 )
-def figure_4_1(case: str, how: How) -> dict[str, Found]:
-    import structgp as sg
-
-    ours, squares = [], []
-    for seed in how.numbers:
-        g, u, y = outputs.record(seed, "low-pass, SNR 1")
-        ours.append(outputs.closeness(g, sg.identify(u, y, lags=len(g)).weights[0]))
-        squares.append(outputs.closeness(g, sg.identify(u, y, lags=len(g), method="ls", length="aicc").weights[0]))
-    return {"fit W of the impulse response, low-pass input, SNR 1": mean_of(ours, squares)}
+def figure_4_1(case: str, rows: Rows) -> dict[str, Found]:
+    return {"fit W of the impulse response, low-pass input, SNR 1": mean_of(rows.column("ours"), rows.column("least squares"))}
 
 
 @experiment(
