@@ -105,8 +105,8 @@ def bounded(name: str, seed: int, most: int = 100) -> dict[str, float]:
     "§9.5.3",
     system=OPTIMISE,
     baseline="a reach of 2.5",
-    note="Two seeds where the source has 50 runs; its curves have no numbers.",
-    cases=Case((below("samples until 0.975, reach 0.25", "better and less variable"),), minutes=6, repeats=2),
+    note="Ten seeds where the source has 50 runs; its curves have no numbers.",
+    cases=Case((below("samples until 0.975, reach 0.25", "better and less variable"),), minutes=5, repeats=10),
     each=bounded,
     over=lambda case, how: [(reach, seed) for seed in how.numbers for reach in ("small", "large")],
 )
@@ -121,7 +121,7 @@ def figure_9_3(case: str, rows: Rows) -> dict[str, Found]:
     system=OPTIMISE,
     baseline="a reach of 0.25 throughout",
     cases=Case(
-        (between("samples until 0.975, grown over constant", "no notable difference", 0.8, 1.25),), minutes=6, repeats=2
+        (between("samples until 0.975, grown over constant", "no notable difference", 0.8, 1.25),), minutes=5, repeats=10
     ),
     each=bounded,
     over=lambda case, how: [(reach, seed) for seed in how.numbers for reach in ("small", "grown")],
@@ -156,8 +156,8 @@ def compared(rows: Rows, one: tuple[str, str], other: tuple[str, str]) -> Found:
     system=OPTIMISE,
     note=BUMPS + " `--problems e24 e24-noisy`; the source has 50 runs.",
     cases={
-        "none": Case((less("samples", 15.6, "15.6 ± 2.3"),), minutes=2, repeats=5),
-        "noisy": Case((less("samples", 18.0, "18.0 ± 4.8"),), minutes=3, repeats=5),
+        "none": Case((less("samples", 15.6, "15.6 ± 2.3"),), minutes=1, repeats=20),
+        "noisy": Case((less("samples", 18.0, "18.0 ± 4.8"),), minutes=2, repeats=20),
     },
     each=optimise.run_bump,
     over=lambda case, how: [({"none": "e24", "noisy": "e24-noisy"}[case], "aligned", seed) for seed in how.numbers],
@@ -167,7 +167,7 @@ def noise(case: str, rows: Rows) -> dict[str, Found]:
 
 
 def _by_dimension(quantity: Any, minutes: dict[int, float]) -> dict[str, Case]:
-    return {f"D = {D}": Case(quantity, minutes=cost, repeats=3) for D, cost in minutes.items()}
+    return {f"D = {D}": Case(quantity, minutes=cost, repeats=5) for D, cost in minutes.items()}
 
 
 @experiment(
@@ -177,7 +177,7 @@ def _by_dimension(quantity: Any, minutes: dict[int, float]) -> dict[str, Case]:
     system=OPTIMISE,
     baseline="the aligned bump",
     note=BUMPS,
-    cases=_by_dimension((above("samples, turned bump", "at least twice", 2.0),), {2: 1.5, 3: 4, 4: 10, 5: 20, 6: 40}),
+    cases=_by_dimension((above("samples, turned bump", "at least twice", 2.0),), {2: 0.6, 3: 1.5, 4: 3, 5: 4, 6: 5}),
     **bumps("aligned", "rotated", by=("aligned",)),
 )
 def figure_9_5(case: str, rows: Rows) -> dict[str, Found]:
@@ -196,7 +196,7 @@ def figure_9_5(case: str, rows: Rows) -> dict[str, Found]:
             below("samples, turned bump, turning model", "faster on the turned bump"),
             above("samples, aligned bump, turning model", "slower on the aligned bump", 1.0),
         ),
-        {2: 2, 3: 6, 4: 15, 5: 30, 6: 60},
+        {2: 1.2, 3: 3, 4: 6, 5: 8, 6: 10},
     ),
     **bumps("aligned", "rotated", by=("aligned", "rotated")),
 )
@@ -256,7 +256,7 @@ def figure_10_2(case: str, how: How) -> dict[str, Found]:
             below("samples, aligned bump", "matches the specialist", 1.15, why=TOLD_APART),
             below("samples, turned bump", "matches the specialist", 1.15, why=TOLD_APART),
         ),
-        {2: 3, 3: 8, 4: 20, 5: 40, 6: 80},
+        {2: 1.2, 3: 3, 4: 6, 5: 8, 6: 10},
     ),
     **bumps("aligned", "rotated", by=("own", "both")),
 )
@@ -327,10 +327,10 @@ def by_basis_functions(D: int, seed: int, most: int = 400) -> dict[str, float]:
     "Bumps in 18 and 36 dimensions through 36 basis functions",
     "§10.4.2",
     system=RANK,
-    note="One run, as in the source; the reach, which it does not say, is adaptive.",
+    note="Three runs where the source has one; the reach, which it does not say, is adaptive.",
     cases={
-        "18": Case((less("samples until 0.975", 69, "RRGPO"),), minutes=10),
-        "36": Case((less("samples until 0.975", 147, "RRGPO"),), minutes=40),
+        "18": Case((less("samples until 0.975", 69, "RRGPO"),), minutes=3, repeats=3),
+        "36": Case((less("samples until 0.975", 147, "RRGPO"),), minutes=6, repeats=3),
     },
     each=by_basis_functions,
     over=lambda case, how: [(int(case), seed) for seed in how.numbers],
@@ -440,7 +440,7 @@ def figure_10_7(case: str, how: How) -> dict[str, Found]:
     "§10.6",
     system=NETWORK,
     baseline="as many random places",
-    note="Five places and nine of the network's, on the function of 003.figure-9.2; three seeds.",
+    note="Five places and nine of the network's, on the function of 003.figure-9.2; twenty seeds.",
     cases=Case(
         (
             above(
@@ -451,7 +451,7 @@ def figure_10_7(case: str, how: How) -> dict[str, Found]:
             ),
         ),
         minutes=2,
-        repeats=3,
+        repeats=20,
     ),
     each=higher_peak,
     over=lambda case, how: [(seed, "network") for seed in how.numbers],
@@ -489,7 +489,7 @@ def figure_11_1(case: str, how: How) -> dict[str, Found]:
     system=GRADIENT,
     baseline="central differences with steps of 0.1 and as many evaluations",
     note="`python -m benchmarks.optimise gradients`: 25 evaluations, noise sd 0.02; the shape, which is not given, is ours.",
-    cases=Case((smaller("relative error, active"), smaller("relative error, spread evenly")), minutes=2, repeats=5),
+    cases=Case((smaller("relative error, active"), smaller("relative error, spread evenly")), minutes=1, repeats=10),
     each=optimise.run_gradient,
     over=lambda case, how: [("bump", way, seed) for seed in how.numbers for way in ("active", "even", "central-0.1")],
 )

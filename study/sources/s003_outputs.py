@@ -101,7 +101,7 @@ COUPLED = "`python -m benchmarks.outputs {}`: functions of our own, drawn anew f
     system=OUTPUTS,
     baseline="each output alone, the control model of the source",
     note=COUPLED.format("e4"),
-    cases=Case(_coupled("learns translation and coupling, fills the gap", 0.5), minutes=0.5, repeats=8),
+    cases=Case(_coupled("learns translation and coupling, fills the gap", 0.5), minutes=0.5, repeats=20),
     each=outputs.e4,
     over=seeds_with("auto"),
 )
@@ -116,7 +116,7 @@ def figure_3_2(case: str, rows: Rows) -> dict[str, Found]:
     system=OUTPUTS,
     baseline="each output alone, the control model of the source",
     note=COUPLED.format("e5"),
-    cases=Case(_coupled("only the dependent model fits output 2", 0.5), minutes=1.5, repeats=4),
+    cases=Case(_coupled("only the dependent model fits output 2", 0.5), minutes=0.5, repeats=12),
     each=outputs.e5,
     over=seeds_with("auto"),
 )
@@ -131,7 +131,7 @@ def figure_3_3(case: str, rows: Rows) -> dict[str, Found]:
     system=OUTPUTS,
     baseline="each output alone, the control model of the source",
     note=COUPLED.format("e6"),
-    cases=Case(_coupled("better than independent, less striking", 1.0), minutes=1.5, repeats=4),
+    cases=Case(_coupled("better than independent, less striking", 1.0), minutes=0.5, repeats=12),
     each=outputs.e6,
     over=seeds_with("auto"),
 )
@@ -152,8 +152,8 @@ def figure_3_4(case: str, rows: Rows) -> dict[str, Found]:
             below("error ten steps ahead", "far better than independent", 0.7),
             between("largest error of a lag", "(ours) lags are found", 0.0, 0.05),
         ),
-        minutes=3,
-        repeats=3,
+        minutes=4,
+        repeats=8,
     ),
     each=outputs.e7,
     over=seeds_with("best"),
@@ -283,7 +283,7 @@ def identified(seed: int) -> dict[str, float]:
     system=SYSTEMS,
     baseline="least squares with its length by AICc (the classical way of the source, §4.1.1)",
     note="`python -m benchmarks.outputs bank`: the source has a diagram and no data; random systems of order 2 to 12 stand in.",
-    cases=Case((above("fit W of the impulse response, low-pass input, SNR 1", "(ours)"),), minutes=2, repeats=3),
+    cases=Case((above("fit W of the impulse response, low-pass input, SNR 1", "(ours)"),), minutes=2, repeats=10),
     each=identified,
     over=seeds,
 )
