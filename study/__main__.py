@@ -15,6 +15,7 @@ draws are made, --first the number of the first of them. Real data are read from
 import argparse
 import difflib
 import shlex
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -160,5 +161,12 @@ def command_of(experiment: Experiment, name: str, options: argparse.Namespace) -
     return shlex.join(words)
 
 
+def ended(*_: object) -> None:
+    """A run that is told to end takes its processes with it."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, ended)
     sys.exit(main())
