@@ -212,43 +212,58 @@ class PoleFilters(Kernel):
 class FIR(Kernel):
     """Outputs at whole times as finite filters of white noises: weights (P, q), or (P, M, q) for M noises.
 
-    The covariance of outputs i and j, m steps apart, is Σ_k a_{k+m} b_k: nothing is left of it after q steps.
+    The covariance of outputs i and j, m steps apart, is Σ_k a_{k+m} b_k: nothing is left of it after q steps. On a lattice of
+    several `axes` the weights are (P, q₁, q₂, …), or (P, M, q₁, q₂, …), and the inputs (place along each axis, output).
     """
 
     weights: Numbers = parameter(((1.0, 0.5), (0.5, 1.0)), real)
+    axes: int = eqx.field(static=True, default=1)
 
     def __check_init__(self) -> None:
-        if np.ndim(self.weights) not in (2, 3) or not np.size(self.weights):
-            raise ValueError(f"FIR needs weights of shape (P, q), or (P, M, q) for M noises, got {np.shape(self.weights)}")
+        if np.ndim(self.weights) - self.axes not in (1, 2) or self.axes < 1 or not np.size(self.weights):
+            sizes = "q" if self.axes == 1 else ", ".join(f"q{k + 1}" for k in range(self.axes))
+            along = f" along {self.axes} axes" if self.axes != 1 else ""
+            raise ValueError(
+                f"FIR{along} needs weights of shape (P, {sizes}), or (P, M, {sizes}) for M noises, got {np.shape(self.weights)}"
+            )
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """How many weights there are along each axis."""
+        return np.shape(self.weights)[-self.axes :]
 
     def correlations(self) -> Any:
-        """c_ij(m) for m = −(q−1), …, q−1, of shape (P, P, 2q − 1)."""
+        """c_ij(m) for m = −(q−1), …, q−1 along each axis, of shape (P, P, 2q − 1, …)."""
         W = jnp.asarray(self.weights)
-        W = W[:, None] if W.ndim == 2 else W
-        q = W.shape[-1]
-        shifted = jnp.stack([_shifted(W, m) for m in range(1 - q, q)])  # a_{k+m}
-        return jnp.einsum("mink,jnk->ijm", shifted, W)
+        W = W if W.ndim == self.axes + 2 else W[:, None]
+        along = tuple(range(2, 2 + self.axes))
+        size = tuple(2 * q - 1 for q in self.reach)
+        A = jnp.fft.rfftn(W, size, axes=along)
+        return jnp.fft.fftshift(jnp.fft.irfftn(jnp.einsum("im...,jm...->ij...", A, jnp.conj(A)), size, axes=along), axes=along)
+
+    def at_lags(self, i: Any, j: Any, m: Any) -> Any:
+        """The covariance of outputs i and j at whole lags m, (…, axes)."""
+        q = np.array(self.reach)
+        inside = jnp.all(jnp.abs(m) < q, axis=-1)
+        found = self.correlations()[(i, j, *jnp.moveaxis(jnp.clip(m + q - 1, 0, 2 * q - 2), -1, 0))]
+        return jnp.where(inside, found, 0.0)
 
     def check_points(self, X: Any) -> None:
         check_numbers(self, X[:, -1], len(self.weights))
-        times = np.asarray(X)[:, 0]
-        if np.any(times != np.round(times)):
-            raise ValueError(f"FIR lives at whole times, got {times[times != np.round(times)][0]:g}")
+        places = np.asarray(X)[:, :-1]
+        if np.any(places != np.round(places)):
+            where = "times" if self.axes == 1 else "places"
+            raise ValueError(f"FIR lives at whole {where}, got {places[places != np.round(places)][0]:g}")
+
+    def check_columns(self, columns: int) -> None:
+        """Refuse inputs of another dimension than the lattice."""
+        if columns != self.axes + 1:
+            acts = "(time, output)" if self.axes == 1 else f"({self.axes} places on a lattice, output)"
+            raise ValueError(f"FIR acts on {acts}, but the inputs have {columns} columns")
 
     def between(self, x: Point, z: Point) -> Scalar:
-        if x.shape[-1] != 2:
-            raise ValueError(f"FIR acts on (time, output), but the inputs have {x.shape[-1]} columns")
-        q, m = np.shape(self.weights)[-1], number_of(x[0] - z[0])
-        i, j = number_of(x[1]), number_of(z[1])
-        found = self.correlations()[i, j, jnp.clip(m + q - 1, 0, 2 * q - 2)]
-        return jnp.where(jnp.abs(m) < q, found, 0.0)
-
-
-def _shifted(W: Any, m: int) -> Any:
-    """W with its last axis m places on, zeros where nothing is left."""
-    q = W.shape[-1]
-    kept = W[..., max(m, 0) : q + min(m, 0)]
-    return jnp.pad(kept, [(0, 0)] * (W.ndim - 1) + [(max(-m, 0), max(m, 0))])
+        self.check_columns(x.shape[-1])
+        return self.at_lags(number_of(x[-1]), number_of(z[-1]), number_of(x[:-1] - z[:-1]))
 
 
 @outputs_of.register

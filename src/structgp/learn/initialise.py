@@ -412,8 +412,9 @@ def _(kernel: Filters, scales: np.ndarray, variance: Any) -> Kernel:
 @suggest.register(PoleFilters)
 @suggest.register(FIR)
 def _(kernel: PoleFilters | FIR, scales: np.ndarray, variance: Any) -> Kernel:
-    W, place = np.asarray(kernel.weights), np.zeros((len(kernel.weights), 2))
-    place[:, 1] = np.arange(len(W))
+    W = np.asarray(kernel.weights)
+    place = np.zeros((len(W), kernel.axes + 1 if isinstance(kernel, FIR) else 2))
+    place[:, -1] = np.arange(len(W))
     now = np.array([float(kernel.between(x, x)) for x in place])
     factor = np.sqrt(np.broadcast_to(variance, now.shape) / np.where(now > 0, now, 1.0))
     return kernel.replace(weights=factor.reshape(-1, *[1] * (W.ndim - 1)) * W)

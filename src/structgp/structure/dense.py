@@ -152,10 +152,9 @@ def _(kernel: Filters, X: Points, Z: Others) -> Covariance:
 
 @covariance.register
 def _(kernel: FIR, X: Points, Z: Others) -> Covariance:
-    table, q = kernel.correlations(), jnp.shape(kernel.weights)[-1]
-    m = number_of(X[:, None, 0] - Z[None, :, 0])
-    found = table[number_of(X[:, 1])[:, None], number_of(Z[:, 1])[None, :], jnp.clip(m + q - 1, 0, 2 * q - 2)]
-    return jnp.where(jnp.abs(m) < q, found, 0.0)
+    kernel.check_columns(X.shape[1])
+    steps = number_of(X[:, None, :-1] - Z[None, :, :-1])
+    return kernel.at_lags(number_of(X[:, -1])[:, None], number_of(Z[:, -1])[None, :], steps)
 
 
 def variances(kernel: Kernel, X: Points) -> Float[Array, " N"]:
