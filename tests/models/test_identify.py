@@ -1,11 +1,14 @@
 """Systems from records: responses with bands, poles, several inputs, gaps, and the laws of the sums behind them."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy.signal import lfilter
 
 import structgp as sg
 from structgp.linalg import fir
+from structgp.models.unseen_inputs import Autoregression, Unseen
 
 RNG = np.random.default_rng(3)
 POLES = [0.6 + 0.49j, 0.6 - 0.49j]
@@ -94,6 +97,69 @@ def test_a_low_pass_input_leaves_frequencies_unsaid():
     assert not at.excited[-1]
 
 
+def dependent(a, h, noise, steps):
+    """The two dependent outputs of one noise that an input 1/(1 − a z⁻¹) and what a response makes of it are."""
+    g = a ** np.arange(80.0)
+    rows = np.zeros((2, 80 + len(h)))
+    rows[0, :80], rows[1, : 79 + len(h)] = g, np.convolve(g, h)
+    t = np.arange(float(steps))
+    u, y = (np.stack([t, np.full(steps, i)], axis=1) for i in (0.0, 1.0))
+    return sg.GP(sg.FIR(rows), sg.Gaussian([1e-11, noise])), u, y
+
+
+def test_inputs_that_were_not_seen_are_those_of_dependent_outputs():
+    a, h, noise, steps = 0.7, np.array([0.3, 1.0, -0.4, 0.2]), 0.05, 40
+    gp, u_rows, y_rows = dependent(a, h, noise, steps)
+    v, y = gp.sample(np.concatenate([u_rows, y_rows]), 1, seed=3)[0].reshape(2, steps)
+    y = y[3:] + np.sqrt(noise) * RNG.standard_normal(steps - 3)
+    v[:6], v[20:23], y[10] = np.nan, np.nan, np.nan  # a part of the past, and a gap
+    unseen = Unseen.of(v[:, None], y, len(h))
+    prior = Autoregression(np.array([a]), 1.0)
+    gone = np.isnan(v)
+    Q = prior.precision(steps)[gone]
+    unseen = dataclasses.replace(unseen, Q=Q[:, gone].toarray(), pull=-(Q @ np.nan_to_num(v)))
+    found = unseen.given(h[None], noise, 0.0)
+    rows, values = np.concatenate([u_rows[~gone], y_rows[3:]]), np.concatenate([v[~gone], y])
+    fitted = gp.condition(rows, values, missing="infer", structure="dense")
+    np.testing.assert_allclose(found.mean, fitted.predict(u_rows[gone]).mean, atol=1e-6)
+    joint = fitted.predict(u_rows[gone], covariance=True).covariance
+    np.testing.assert_allclose(np.linalg.inv(found.precision), joint, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.inv(prior.precision(6).toarray()), prior.covariance(6), rtol=1e-9)
+    draws = np.array([found.drawn(np.random.default_rng(seed)) for seed in range(400)])
+    np.testing.assert_allclose(np.cov(draws.T), joint, atol=0.3 * joint.max())
+
+
+def test_dependent_outputs_of_exact_inputs_are_least_squares():
+    """p(u, y) = p(u) p(y | u): with all inputs known, what two dependent outputs say of a response is a sum of squares."""
+    h, noise, steps = np.array([0.3, 1.0, -0.4, 0.2]), 0.05, 30
+    y, values = RNG.standard_normal(steps - 3), []
+    v = dependent(0.7, h, noise, steps)[0].sample(dependent(0.7, h, noise, steps)[1], 1, seed=5)[0]
+    for response in (h, 2 * h[::-1]):
+        gp, u_rows, y_rows = dependent(0.7, response, noise, steps)
+        rows = np.concatenate([u_rows, y_rows[3:]])
+        residual = y - np.convolve(v, response)[3:steps]
+        values.append(
+            gp.condition(rows, np.concatenate([v, y]), structure="dense").log_evidence + 0.5 * residual @ residual / noise
+        )
+    assert values[0] == pytest.approx(values[1], abs=1e-4)
+
+
+def test_the_joint_way_is_the_default_where_all_inputs_are_known_and_loses_no_output():
+    u, y = record(N=120, past=30)
+    known, joint = sg.identify(u, y, lags=30), sg.identify(u, y, lags=30, method="joint")
+    np.testing.assert_array_equal(joint.weights, known.weights)
+    u, y = record(N=150, noise=0.2, past=0)
+    u[70:74] = np.nan
+    found = sg.identify(u, y, lags=40, method="joint")
+    assert np.isfinite(found.inputs).all()
+    assert len(found.inputs) == len(y) + 39
+    closeness = 1 - np.linalg.norm(found.weights[0] - H[:40]) / np.linalg.norm(H)
+    assert closeness > 0.85
+    assert np.mean(np.abs(found.weights[0] - H[:40]) <= 1.96 * found.impulse.sd) > 0.8
+    two = sg.identify(np.stack([u, np.random.default_rng(0).standard_normal(150)], axis=1), y, lags=10, method="joint")
+    assert np.abs(two.weights[1]).max() < 0.2 < np.abs(two.weights[0]).max()
+
+
 @pytest.mark.full
 def test_several_inputs_and_outputs_with_gaps():
     rng = np.random.default_rng(5)
@@ -114,7 +180,9 @@ def test_several_inputs_and_outputs_with_gaps():
 
 def test_messages():
     u, y = record(N=60, past=0)
-    with pytest.raises(ValueError, match=r"u has gaps \(rows 3\): inputs must be known"):
+    with pytest.raises(
+        ValueError, match=r"u has gaps \(rows 3\): inputs must be known, or pass method='joint', which fills them"
+    ):
         sg.identify(np.where(np.arange(60) == 3, np.nan, u), y)
     with pytest.raises(ValueError, match="u has 59 rows and y 60: u must be as long as y, or begin earlier"):
         sg.identify(u[1:], y)

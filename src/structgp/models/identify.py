@@ -17,11 +17,13 @@ from ..linalg import fir
 from ..posterior import Result
 from .impulse_prior import EXCITED, ImpulsePrior, least_squares, with_resonance
 from .rational import Poles, filtered, output_error
+from .unseen_inputs import Unseen, averaged_over_unseen
 
 LAGS = 100  # of the response, where nothing is said
 MOST_POLES = 10
 FEWEST = 10  # values of an output
-METHODS = ("gp", "dc", "tc", "ls", "poles")
+WORTH_IT, MANY = 0.02, 20_000  # share of the outputs before whose inputs are averaged over, and of how many
+METHODS = ("gp", "dc", "tc", "ls", "poles", "joint")
 
 
 class Response(NamedTuple):
@@ -65,7 +67,7 @@ class Identified(Result):
     covariance: np.ndarray  # of all of them, in the order of `weights`
     noise: float  # standard deviation of what the input does not explain
     fit: float  # 100 (1 − ‖y − ŷ‖/‖y − ȳ‖) on the data
-    log_evidence: float
+    log_evidence: float  # of the outputs whose inputs are all known
     method: str
     resonance: float | None  # its frequency in radians for each unit of time, where there is one
     dt: float
@@ -207,21 +209,25 @@ def identify(
 ) -> Identified | tuple[Identified, ...]:
     """The system that makes y of u, from records at even steps dt: an `Identified`, or one for each column of y.
 
-    u (N,) or (N, k) may begin earlier than y: then the past of the first outputs is known, else the first outputs are left
-    out. NaN in y are values that were not seen. `lags` is the number of steps of the response. `method` is "gp", "dc" or "tc"
-    (kernels of the response), "ls", least squares (with `length` "bic" or "aicc" its length is chosen), or "poles", a rational
-    model.
+    u (N,) or (N, k) may begin earlier than y: then the past of the first outputs is known, else it is averaged over, or, of long
+    records and by the other methods, the first outputs are left out. NaN in y are values that were not seen. `lags` is the
+    number of steps of the response. `method` is "gp", "dc" or "tc" (kernels of the response), "ls", least squares (with
+    `length` "bic" or "aicc" its length is chosen), "poles", a rational model, or "joint": u and y as dependent outputs of one
+    process, which also averages over gaps (NaN) in u.
     """
     inputs, outputs = _table(u, "u"), _table(y, "y")
     if method not in METHODS:
         raise ValueError(f"method must be one of {list(METHODS)}, got {method!r}")
-    if not np.isfinite(inputs).all():
-        raise ValueError(f"u has gaps (rows {few(np.unique(np.nonzero(~np.isfinite(inputs))[0]))}): inputs must be known")
+    gaps = np.flatnonzero(~np.isfinite(inputs).all(axis=1))
+    if len(gaps) and method != "joint":
+        raise ValueError(f"u has gaps (rows {few(gaps)}): inputs must be known, or pass method='joint', which fills them")
+    if len(gaps) and np.any(np.isfinite(inputs).sum(axis=0) < FEWEST):
+        raise ValueError(f"each input needs at least {FEWEST} values, got {np.isfinite(inputs).sum(axis=0).tolist()}")
     if len(inputs) < len(outputs):
         raise ValueError(f"u has {len(inputs)} rows and y {len(outputs)}: u must be as long as y, or begin earlier")
     if isinstance(dt, bool) or not isinstance(dt, (int, float, np.number)) or not 0 < dt < np.inf:
         raise ValueError(f"dt must be a positive number, the time from one row to the next, got {dt!r}")
-    still = np.flatnonzero(np.ptp(inputs, axis=0) == 0) if len(inputs) else np.zeros(0)
+    still = np.flatnonzero(np.nanstd(inputs, axis=0) == 0) if len(inputs) else np.zeros(0)
     if len(still):
         raise ValueError(f"u does not change (column {few(still)}): a system is seen by what it makes of changes")
     if outputs.shape[1] > 1:
@@ -253,21 +259,32 @@ def _identify(
         raise ValueError(f"u has {len(u)} rows, too few for a response of {n} lags: pass lags= of at most {len(u) - 5}")
     if np.ptp(y[seen]) == 0:
         raise ValueError("y does not change: there is nothing that the input could have made")
-    levels = u.mean(axis=0), float(np.mean(y[seen]))
-    units = u.std(axis=0), float(np.std(y[seen]))  # what is believed of sizes is about records of unit spread
+    levels = np.nanmean(u, axis=0), float(np.mean(y[seen]))
+    units = np.nanstd(u, axis=0), float(np.std(y[seen]))  # what is believed of sizes is about records of unit spread
     v, z = (u - levels[0]) / units[0], (y - levels[1]) / units[1]
-    whole_sums = fir.sums(v, z, n)
-    data = whole_sums.without_level()
+    unseen, told = None, z  # where inputs are averaged over, the prior is first learned from the outputs that hear none of them
+    lost = max(n - 1 - past, 0)
+    if method == "joint" or (method == "gp" and len(z) <= MANY and lost > WORTH_IT * len(z)):
+        unseen = Unseen.of(v, z, n)
+        v, past = unseen.filled(unseen.before_the_output().mean), len(unseen.v) - len(z)
+        clean = unseen.clean
+        told = np.where(clean, z, np.nan) if np.sum(clean & seen) >= FEWEST else z
+    data = fir.sums(v, told, n).without_level()
     frequencies, power = _power(v)
     resonance = None
     if method == "ls":
         mean, covariance, noise, evidence = least_squares(data, n, v.shape[1], length)
     else:
         chosen = ImpulsePrior(data, n, v.shape[1], method)
-        if method in ("gp", "poles") and v.shape[1] == 1:
+        if method in ("gp", "poles", "joint") and v.shape[1] == 1:
             chosen, omega = with_resonance(chosen, frequencies, power[0])
             resonance = None if omega is None else omega / dt
-        mean, covariance, noise, evidence = chosen.averaged(generator(seed))
+        if unseen is None or unseen.none:
+            mean, covariance, noise, evidence = chosen.averaged(generator(seed))
+        else:
+            chosen, evidence = chosen.at_its_mode()
+            mean, covariance, noise, v = averaged_over_unseen(unseen, chosen, generator(seed))
+    whole_sums = fir.sums(v, z, n)
     weights = mean.reshape(v.shape[1], n)
     level = (whole_sums.y_total - whole_sums.total @ mean) / whole_sums.rows  # of the output, for inputs at their level
     first = max(n - 1 - past, 0)

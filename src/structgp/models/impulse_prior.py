@@ -118,8 +118,13 @@ class ImpulsePrior:
         z[~fixed] = found.x
         return (z, -float(found.fun)) if -found.fun > self.log_density(best) else (best, self.log_density(best))
 
-    def averaged(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float, float]:
-        """Mean and covariance of the response, noise and log evidence, averaged over z by weighted draws around its mode."""
+    def at_its_mode(self) -> tuple[ImpulsePrior, float]:
+        """The same that next begins at its mode, and the log density there."""
+        z, value = self.climbed()
+        return dataclasses.replace(self, start=z), value
+
+    def draws(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Weighted draws of z around its mode, which comes first."""
         mode, top = self.climbed()
         moved = self.center[1] > 0.01
         root = _spread_at(lambda x: self.log_density(_put(mode, moved, x)), mode[moved])
@@ -133,13 +138,17 @@ class ImpulsePrior:
             draws.append(at)
             logs.append(self.log_density(at) - top - of_proposal(float(np.sum((s * z) ** 2))))
         weights = np.exp(np.array(logs) - np.max(logs))
-        weights /= weights.sum()
-        kept = [(w, fir.estimate(self.data, *self.root(z))) for w, z in zip(weights, draws, strict=True) if w > 1e-4]
-        total = sum(w for w, _ in kept)
-        mean = sum(w * found.mean for w, found in kept) / total
-        covariance = sum(w * (found.covariance + np.outer(found.mean - mean, found.mean - mean)) for w, found in kept) / total
-        noise = float(sum(w * found.noise for w, found in kept) / total)
-        return np.asarray(mean), np.asarray(covariance), noise, top
+        weights = np.where(weights > 1e-4 * weights.sum(), weights, 0.0)
+        return np.array(draws), weights / weights.sum()
+
+    def averaged(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float, float]:
+        """Mean and covariance of the response, noise and log evidence at the mode, averaged over z."""
+        draws, weights = self.draws(rng)
+        kept = [(w, fir.estimate(self.data, *self.root(z))) for w, z in zip(weights, draws, strict=True) if w > 0]
+        mean = sum(w * found.mean for w, found in kept)
+        covariance = sum(w * (found.covariance + np.outer(found.mean - mean, found.mean - mean)) for w, found in kept)
+        noise = float(sum(w * found.noise for w, found in kept))
+        return np.asarray(mean), np.asarray(covariance), noise, self.log_density(draws[0])
 
 
 def _put(z: np.ndarray, where: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -43,7 +43,7 @@ def output_error(weights: np.ndarray, inputs: np.ndarray, output: np.ndarray, or
     u, past = inputs[:, 0], len(inputs) - len(output)
     others = filtered(weights[1:], inputs[:, 1:])[past:] if inputs.shape[1] > 1 else 0.0
     target, seen = output - others, np.isfinite(output)
-    poles = _stable(fir.hankel_poles(weights[0], order))
+    poles = stable(fir.hankel_poles(weights[0], order))
     order = len(poles)
 
     def regressors(a: np.ndarray) -> np.ndarray:
@@ -57,13 +57,13 @@ def output_error(weights: np.ndarray, inputs: np.ndarray, output: np.ndarray, or
         return b, target[seen] - X @ b
 
     def missed(a: np.ndarray) -> np.ndarray:
-        a = np.poly(_stable(np.roots(np.concatenate([[1.0], a])))).real[1:]
+        a = np.poly(stable(np.roots(np.concatenate([[1.0], a])))).real[1:]
         return np.clip(np.nan_to_num(solved(a)[1], nan=1e6), -1e6, 1e6)
 
     a = np.atleast_1d(np.poly(poles)).real[1:]
     if order:
         refined = least_squares(missed, a, max_nfev=12).x
-        refined = np.poly(_stable(np.roots(np.concatenate([[1.0], refined])))).real[1:]
+        refined = np.poly(stable(np.roots(np.concatenate([[1.0], refined])))).real[1:]
         a = refined if np.sum(missed(refined) ** 2) < np.sum(missed(a) ** 2) else a
     b, e = solved(a)
     N, rss = len(e), max(float(e @ e), 1e-300)
@@ -73,7 +73,7 @@ def output_error(weights: np.ndarray, inputs: np.ndarray, output: np.ndarray, or
     )
 
 
-def _stable(poles: np.ndarray) -> np.ndarray:
+def stable(poles: np.ndarray) -> np.ndarray:
     """Poles brought inside the unit circle."""
     size = np.abs(poles)
     poles = np.where(size > 1, 1 / np.conj(np.where(size > 0, poles, 1.0)), poles)
