@@ -209,7 +209,7 @@ def identify(
 ) -> Identified | tuple[Identified, ...]:
     """The system that makes y of u, from records at even steps dt: an `Identified`, or one for each column of y.
 
-    u (N,) or (N, k) may begin earlier than y: then the past of the first outputs is known, else it is averaged over, or, of long
+    u (N,) or (N, k) may begin earlier than y: then the past of the first outputs is known, else it is averaged over or, of long
     records and by the other methods, the first outputs are left out. NaN in y are values that were not seen. `lags` is the
     number of steps of the response. `method` is "gp", "dc" or "tc" (kernels of the response), "ls", least squares (with
     `length` "bic" or "aicc" its length is chosen), "poles", a rational model, or "joint": u and y as dependent outputs of one
