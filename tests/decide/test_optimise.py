@@ -3,12 +3,14 @@
 import jax
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import structgp as sg
 import zoo
-from structgp.decide import acquire
+from structgp.decide import acquire, search, surrogate
 from structgp.decide.optimise import Optimiser
 from structgp.decide.surrogate import beliefs_about
+from structgp.learn.lockstep import minimise_all
 
 SPACE = sg.Space(a=(-5, 10), b=(0, 15))
 
@@ -112,6 +114,20 @@ def test_what_is_believed_is_the_mixture_of_the_model():
         step[0, d] = 1e-5
         up, down = (np.asarray(acquire.values_and_slopes(view, X + side * step, "ei")[0]) for side in (1, -1))
         np.testing.assert_allclose(slopes[:, d], (up - down) / 2e-5, rtol=1e-4, atol=1e-4)
+
+
+def test_lapack_has_one_thread_where_climbs_go_side_by_side(monkeypatch):
+    used = set()
+
+    def watched(*arguments, **options):
+        used.update(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
+        return minimise_all(*arguments, **options)
+
+    for room in (surrogate, search):
+        monkeypatch.setattr(room, "minimise_all", watched)
+    with threadpool_limits(2, user_api="blas"):
+        told().suggest()
+    assert used == {1}
 
 
 def test_predictions_are_in_the_units_of_the_measurements():

@@ -3,8 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from structgp.linalg.dense.cholesky import factorise, log_det_and_gram, log_sum
+from structgp.linalg.dense.cholesky import factorise, lapack_threads, log_det_and_gram, log_sum
 
 RNG = np.random.default_rng(0)
 ROOTS = RNG.standard_normal((3, 8, 8))
@@ -50,3 +51,20 @@ def test_one_of_a_batch_is_rescued_and_the_others_stay_as_they_are():
     assert np.isfinite(together[0]).all()
     for part, parts in zip(together, zip(*alone, strict=True), strict=True):
         np.testing.assert_allclose(part, np.stack(parts), rtol=1e-9)
+
+
+def test_one_thread_is_kept_until_the_last_one_left():
+    """Limits that overlap, as those of threads do, leave the number of threads as it was."""
+    used = lambda: {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+    with threadpool_limits(2, user_api="blas"):
+        before = used()
+        first, second = lapack_threads(10), lapack_threads(1e6, side_by_side=2)
+        first.__enter__()
+        second.__enter__()
+        assert used() == {1}
+        first.__exit__(None, None, None)
+        assert used() == {1}
+        second.__exit__(None, None, None)
+        assert used() == before
+        with lapack_threads(1e6):
+            assert used() == before

@@ -6,7 +6,7 @@ import threading
 import jax
 import numpy as np
 
-from structgp.background import Early, compiling
+from structgp.background import FEW, Early, Program, compiling
 
 
 def counted():
@@ -57,3 +57,10 @@ def test_what_can_wait_comes_after_what_is_needed_first():
     with Early(lambda: done.append("second"), after=first):
         gate.set()
     assert done == ["first", "second"]
+
+
+def test_few_rows_are_compiled_quickly_to_the_same_numbers():
+    doubled = Program(lambda x, times: times * x, static_argnames="times")
+    assert doubled.of(FEW) is doubled.quickly
+    assert doubled.of(FEW + 1) is doubled.well
+    np.testing.assert_array_equal(doubled.of(1)(np.arange(3.0), times=2), doubled.of(FEW + 1)(np.arange(3.0), times=2))

@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from ..background import Program
 from ..linalg.normal import log_mean_excess, log_ndtr
 
 RULES = ("ei", "pi", "ucb", "thompson")
@@ -90,6 +91,7 @@ class View(eqx.Module):
     failures: tuple[Failure, ...]
     any_good: Bool[Array, ""]  # whether something was measured that meets all limits
     bonus: Float[Array, ""]  # √β
+    rows: int = eqx.field(static=True, default=0)  # that beliefs are filled up to
 
     def log_feasible(self, X: Float[Array, "M D"]) -> Float[Array, " M"]:
         """log P(all limits are met and nothing fails)."""
@@ -126,15 +128,23 @@ def _finite(x: Float[Array, ""]) -> Float[Array, ""]:
     return jnp.where(jnp.isfinite(x), x, 0.0)
 
 
-@functools.partial(jax.jit, static_argnames="rule")
 def values(view: View, X: Any, rule: str) -> Float[Array, " M"]:
     """What measurements at the rows of X are worth."""
+    return _values.of(view.rows)(view, X, rule)
+
+
+def values_and_slopes(view: View, X: Any, rule: str) -> tuple[Float[Array, " M"], Float[Array, "M D"], Aside]:
+    """The same with gradients, and what it follows from."""
+    return _values_and_slopes.of(view.rows)(view, X, rule)
+
+
+@functools.partial(Program, static_argnames="rule")
+def _values(view: View, X: Any, rule: str) -> Float[Array, " M"]:
     return view.value(X, rule)[0]
 
 
-@functools.partial(jax.jit, static_argnames="rule")
-def values_and_slopes(view: View, X: Any, rule: str) -> tuple[Float[Array, " M"], Float[Array, "M D"], Aside]:
-    """The same with gradients, and what it follows from."""
+@functools.partial(Program, static_argnames="rule")
+def _values_and_slopes(view: View, X: Any, rule: str) -> tuple[Float[Array, " M"], Float[Array, "M D"], Aside]:
     found, pull, aside = jax.vjp(lambda X: view.value(X, rule), X, has_aux=True)
     return found, pull(jnp.ones(len(X)))[0], aside
 

@@ -17,6 +17,7 @@ from ..background import Early
 from ..kernels.stationary import Matern52
 from ..learn.peak import normalised
 from ..likelihoods.labels import Bernoulli
+from ..linalg.dense.cholesky import one_lapack_thread
 from ..parameters.priors import LogNormal
 from ..parameters.tree import learned as with_note
 from ..process.gp import GP
@@ -91,7 +92,7 @@ class Knowledge:
         failures = () if self.failures is None else (Failure(self.failures),)
         bonus = math.sqrt(0.2 * 2 * math.log(max(self.history, 1) ** 2 * math.pi**2 / 0.6))
         any_good = jnp.asarray(bool(self.good.any()))
-        view = View(tuple(beliefs), tuple(outcomes), failures, any_good, jnp.asarray(bonus))
+        view = View(tuple(beliefs), tuple(outcomes), failures, any_good, jnp.asarray(bonus), self.capacity)
         return view, space.unseen(self.X[center][None])[0]
 
     def described(self, view: View, place: np.ndarray) -> Described:
@@ -125,6 +126,7 @@ class Knowledge:
         """The acquisition whose programs are there: a draw needs none."""
         return "ei" if self.optimiser.acquisition == "thompson" else self.optimiser.acquisition
 
+    @one_lapack_thread
     def rehearse(self, capacity: int) -> None:
         """Run all programs with room for so many rows, so that they are compiled."""
         resized = lambda rows: Measured.filled(rows.X[rows.seen], rows.y[rows.seen], rows.noise[rows.seen], capacity)

@@ -13,6 +13,7 @@ import numpy as np
 
 from .._types import by_the_host, whole
 from ..background import Early
+from ..linalg.dense.cholesky import one_lapack_thread
 from ..parameters.tree import as_numpy, with_free
 from ..posterior import Result
 from ..process.gp import GP
@@ -239,6 +240,7 @@ class Optimiser(Result):
         return found[0].point if n is None else [one.point for one in found]
 
     @by_the_host
+    @one_lapack_thread
     def suggest(self, n: int = 1) -> list[Suggestion]:
         """Points to be measured next with what is believed of them; they do not become pending."""
         began = time.perf_counter()
@@ -256,6 +258,7 @@ class Optimiser(Result):
         return found
 
     @by_the_host
+    @one_lapack_thread
     def recommend(self) -> Suggestion:
         """The measured point that is believed to be best: of noisy runs none that was merely lucky."""
         knowledge = self._knowledge()
@@ -263,6 +266,7 @@ class Optimiser(Result):
         return Suggestion(self.space.point(place), *knowledge.described(view, place), "the best that was measured")
 
     @by_the_host
+    @one_lapack_thread
     def predict(self, x: Any) -> tuple[float, float]:
         """Mean and standard deviation of a measurement without noise, in its units."""
         knowledge = self._knowledge()
@@ -273,6 +277,7 @@ class Optimiser(Result):
 
     @property
     @by_the_host
+    @one_lapack_thread
     def model(self) -> FittedMixture:
         """The process averaged over its parameters, of warped values in the unit cube; of several models the best."""
         knowledge = self._knowledge()

@@ -18,7 +18,6 @@ What else a kernel has is believed as in `learn.believe`.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from typing import Any
 
@@ -28,6 +27,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._types import by_the_host
+from ..background import Program
 from ..engines.cholesky import Cholesky
 from ..inputs.layouts import Points
 from ..inputs.observations import Data
@@ -42,7 +42,7 @@ from ..learn.lockstep import minimise_all
 from ..learn.objective import Objective
 from ..learn.peak import Averaging, Draws, Evidence
 from ..likelihoods.gaussian import Gaussian
-from ..linalg.dense.cholesky import lapack_threads
+from ..linalg.dense.cholesky import one_lapack_thread
 from ..means import Basis, Powers
 from ..parameters.supports import Positive, Real
 from ..parameters.tree import free_bounds, learned_leaves, with_free
@@ -117,6 +117,7 @@ def unlearned(gp: GP, measured: Measured, members: int) -> Learned:
 
 
 @by_the_host
+@one_lapack_thread  # climbs side by side
 def learn(
     gp: GP,
     measured: Measured,
@@ -151,7 +152,7 @@ def learn(
         theta = ends.theta[int(np.nanargmin(ends.value))]
         evaluations = int(ends.evaluations.max())
     assert theta is not None
-    with lapack_threads(0), np.errstate(over="ignore"):  # chains may try what is out of reach
+    with np.errstate(over="ignore"):  # chains may try what is out of reach
         draws = average(density, theta, Averaging(method, max(members, 2), seed))
     thetas = np.array(draws.thetas[:members])
     if method == "laplace":
@@ -224,12 +225,12 @@ def belief_of(
     K, N = len(learned.draws.thetas), len(measured.y)
     Y = np.broadcast_to(measured.y[None, :, None], (K, N, 1))
     arguments = learned.draws.thetas, learned.gp, measured.X
-    seen = measured.seen & ~pending
-    members, means, scale = _members(*arguments, Y, measured.noise, seen)
+    seen, members_at = measured.seen & ~pending, _members.of(N)
+    members, means, scale = members_at(*arguments, Y, measured.noise, seen)
     rows = np.asarray(means)
     if pending.any():
         Y = np.where(pending[None, :], rows, measured.y[None, :])[..., None]
-        members, _, _ = _members(*arguments, Y, measured.noise, seen | pending)
+        members, _, _ = members_at(*arguments, Y, measured.noise, seen | pending)
     found = seen & good if (seen & good).any() else seen
     fine = np.isfinite(rows[:, seen]).all(axis=1)  # a member without a factor does not count
     log_weights = np.where(fine, log_weight + np.log(np.maximum(learned.draws.weights, 1e-300)), -np.inf)
@@ -245,7 +246,7 @@ def _like(flags: np.ndarray, part: Array) -> np.ndarray:
     return flags.reshape(-1, *(1,) * (part.ndim - 1))
 
 
-@functools.partial(jax.jit)
+@Program
 def _members(thetas: Any, gp: Any, X: Any, Y: Any, noise: Any, seen: Any) -> tuple[Any, Array, Array]:
     """The posteriors at several θ, one after the other so that each is repaired by itself; their means at all rows; k(x, x)."""
 

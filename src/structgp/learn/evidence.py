@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .. import where
+from ..background import Program
 from ..engines.base import Engine, Offer
 from ..engines.basis import integrate, sites_of
 from ..inputs.layouts import Inputs
@@ -66,13 +67,14 @@ class GaussianEvidence:
                 values[s], gradients[s] = self(theta)
             return values, gradients
         engines = [self._engine(theta) for theta in thetas]
+        program = _values_and_gradients.of(len(self.data.y)) if self._together else _values_and_gradients.well
         for engine in dict.fromkeys(engines):
             rows = [s for s, own in enumerate(engines) if own == engine]
             arguments = (self._model, self._inputs, self._data, engine)
             size = self._together or len(rows)
             for at in range(0, len(rows), size):
                 piece = rows[at : at + size]
-                found = jax.device_get(_values_and_gradients(filled(thetas[piece], size), *arguments))
+                found = jax.device_get(program(filled(thetas[piece], size), *arguments))
                 values[piece], gradients[piece] = (part[: len(piece)] for part in found)
         return values, gradients
 
@@ -148,7 +150,7 @@ def _one(theta: Any, model: Model, inputs: Inputs, data: Data, engine: Engine) -
 _value_and_gradient = jax.jit(_one, static_argnames="engine")
 
 
-@functools.partial(jax.jit, static_argnames="engine")
+@functools.partial(Program, static_argnames="engine")
 def _values_and_gradients(thetas: Any, model: Model, inputs: Inputs, data: Data, engine: Engine) -> tuple[Array, Array]:
     return jax.vmap(lambda theta: _one(theta, model, inputs, data, engine))(thetas)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from typing import Any, NamedTuple
 
 import jax
@@ -177,9 +178,32 @@ def factor_on_host(B: np.ndarray, w: np.ndarray, scale: float) -> tuple[np.ndarr
         B = spare + spare.T + np.diag(diagonal + jitter * w)
 
 
+class _OneThread(contextlib.ContextDecorator):
+    """One LAPACK thread while something inside runs, on any thread: limits that overlap would undo each other."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        libraries = _blas()
+        with self._lock:
+            if not self._inside:
+                self._limit = libraries.limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *problem: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._limit.restore_original_limits()
+
+
+one_lapack_thread = _OneThread()
+
+
 def lapack_threads(n: float, side_by_side: int = 1) -> contextlib.AbstractContextManager:
     """One LAPACK thread for small matrices and for computations side by side, where several get in each other's way."""
-    return _blas().limit(limits=1, user_api="blas") if n < SMALL or side_by_side > 1 else contextlib.nullcontext()
+    return one_lapack_thread if n < SMALL or side_by_side > 1 else contextlib.nullcontext()
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import functools
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from ...models.additive.model import FittedAdditive
 from ...models.pursuit.model import FittedProjectionPursuit
@@ -48,7 +48,7 @@ def effects_of(model: TableModel) -> tuple[Effect, ...]:
     if model.shape not in TABLES or isinstance(fitted, FittedProjectionPursuit):
         return ()
     found = _functions(model) if isinstance(fitted, FittedAdditive) else _along(model)
-    least = norm.ppf(1 - 0.025 / max(len(found), 1))
+    least = ndtri(1 - 0.025 / max(len(found), 1))
     firm = lambda effect: not effect.off and (bool(effect.label) or bool((np.abs(effect.mean) > least * effect.sd).any()))
     return tuple(sorted((effect._replace(firm=firm(effect)) for effect in found), key=lambda effect: -effect.size))
 

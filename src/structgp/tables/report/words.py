@@ -7,7 +7,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import binom
+from scipy.special import bdtr
 
 from ...inputs.reading import few
 from ...kernels.algebra import Kernel, Product, Sum
@@ -353,12 +353,12 @@ def _coverage_alarm(model: TableModel) -> list[str]:
     if inside is not None and rows:
         count = round(rows / np.ceil(np.sqrt(rows))) if model.shape == "series" else rows
         said = f"{_share(inside, rows)} on {model.evaluation.kind} lie in their 95 % intervals"
-        if binom.cdf(np.floor(inside * count + 1e-9), count, 0.95) < TOO_FEW:
+        if bdtr(np.floor(inside * count + 1e-9), count, 0.95) < TOO_FEW:
             return [f"only {said}: {narrow}"]
-        wide = inside > binom.ppf(1 - TOO_MANY, count, 0.95) / count
+        wide = bdtr(np.ceil(inside * count - 1e-9) - 1, count, 0.95) >= 1 - TOO_MANY
         if wide and model.task != "counts":  # an interval of counts holds more than was asked, as whole numbers do
             return [f"{said}: the intervals are wider than need be"]
-    if model.evaluation.left_out and binom.cdf(model.evaluation.left_out[0], sum(model.evaluation.left_out), 0.95) < TOO_FEW:
+    if model.evaluation.left_out and bdtr(model.evaluation.left_out[0], sum(model.evaluation.left_out), 0.95) < TOO_FEW:
         inside, count = model.evaluation.left_out[0], sum(model.evaluation.left_out)
         return [f"only {_share(inside / count, count)} lie in the 95 % intervals that all others give them: {narrow}"]
     return []
