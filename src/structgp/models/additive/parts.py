@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._types import double_precision
+from ..._types import Seed, double_precision, generator, whole
 from ...engines.additive import basis_of, intervals_for
 from ...engines.additive_splines import SplineMap
 from ...engines.basis import Weights, columns, integrate
@@ -24,6 +24,7 @@ from ...inputs.layouts import Points, as_inputs
 from ...inputs.parts import sizes_of_parts
 from ...inputs.rows import filled, size_for
 from ...kernels.nonstationary import Constant
+from ...kernels.views import On, Project
 from ...learn.account import Learning
 from ...learn.climb import climb
 from ...learn.objective import Objective
@@ -35,14 +36,15 @@ from ...linalg.features.totals import Totals, in_blocks, totals
 from ...parameters.tree import as_numpy, free_vector, leaves
 from ...posterior import Prediction, Result
 from ...process.conditioning import combined
+from ...process.given import OfGP
 from ...process.gp import GP
 from ...process.parts import Looked, Sources, read_parts
-from ...structure.additive import additive
+from ...structure.additive import additive, terms_of
 from .model import ROUNDS, ROWS, SplineSums, first_intervals, held_within, lines_at, refuse, started
 
 
 @dataclasses.dataclass(frozen=True)
-class FittedAdditiveParts(Result):
+class FittedAdditiveParts(OfGP, Result):
     """An additive process given the sums over rows in parts. It needs no row to answer."""
 
     gp: Any
@@ -57,19 +59,41 @@ class FittedAdditiveParts(Result):
     flat: bool
 
     @double_precision
-    def predict(self, X: Any) -> Prediction:
-        """The belief about f at new places."""
+    def predict(self, X: Any, covariance: bool = False) -> Prediction:
+        """The belief about f at new places; what splines leave out of the covariance is taken for independent there."""
         Xs, T = np.asarray(as_inputs(X, allow_empty=True).points), len(self.level)
+        if covariance:
+            mean, joint = map(np.asarray, self._look(Xs, True))
+            variance = np.diagonal(joint)
+            return self._prediction(mean + self.level, variance, joint)
         means, variances = [np.zeros((0, T))], [np.zeros(0)]
         for at in range(0, len(Xs), ROWS):
             piece = Xs[at : at + ROWS]
-            mean, variance = _answer(self.gp, self.basis, self.sums, self.weights, filled(piece, size_for(len(piece))), T)
+            mean, variance = self._look(filled(piece, size_for(len(piece))), False)
             means.append(np.asarray(mean)[: len(piece)] + self.level)
             variances.append(np.asarray(variance)[: len(piece)])
-        mean, variance = np.concatenate(means), np.concatenate(variances)
+        return self._prediction(np.concatenate(means), np.concatenate(variances), None)
+
+    def mean(self, X: Any) -> np.ndarray:
+        """The mean of f at new places alone."""
+        return self.predict(X).mean
+
+    @double_precision
+    def sample(self, X: Any, n: int = 1, seed: Seed = None, observed: bool = False) -> np.ndarray:
+        """n joint draws of f at new places, (n, M), or (n, M, T) of several targets; `observed` adds the noise."""
+        found, rng = self.predict(X, covariance=True), generator(seed)
+        values, vectors = np.linalg.eigh(np.asarray(found.covariance))
+        normal = rng.standard_normal((whole(n, "n", 1), len(values), *found.mean.shape[1:]))
+        f = found.mean + np.einsum("ij,nj...->ni...", vectors * np.sqrt(np.maximum(values, 0.0)), normal)
+        return self.likelihood.sample(rng, f) if observed else f
+
+    def _look(self, X: np.ndarray, joint: bool) -> Any:
+        return _answer(self.gp, self.basis, self.sums, self.weights, X, len(self.level), joint)
+
+    def _prediction(self, mean: np.ndarray, variance: np.ndarray, joint: Any) -> Prediction:
         if self.flat:
-            return Prediction(mean[:, 0], variance, self.gp.likelihood)
-        return Prediction(mean, np.repeat(variance[:, None], T, axis=1), self.gp.likelihood)
+            return Prediction(mean[:, 0], variance, self.likelihood, joint)
+        return Prediction(mean, np.repeat(variance[:, None], len(self.level), axis=1), self.likelihood, joint)
 
     def __repr__(self) -> str:
         return f"FittedAdditiveParts({self.gp!r}, {self.rows:,} rows, log evidence {self.log_evidence:.6g})"
@@ -94,7 +118,7 @@ def fit_in_parts(model: Any, sources: Sources, missing: str, over: Any, learning
     gp = started(held_within(gp, telling), telling, data) if learning else gp
     account, evaluations = None, 0
     for _ in range(ROUNDS):
-        basis, sums = _sums(gp, telling, handles, looked, intervals, level)
+        basis, sums = sums_in_parts(gp, telling, handles, looked, intervals, level)
         if learning:
             objective = Objective(gp, SplineSums(gp, telling.points[:1], basis, sums, seen, targets))
             with lapack_threads(1):
@@ -106,7 +130,14 @@ def fit_in_parts(model: Any, sources: Sources, missing: str, over: Any, learning
         intervals = needed
     if account is not None:
         account = dataclasses.replace(account, evaluations=evaluations, method="splines")
-    evidence, weights = jax.device_get(_given(gp, basis, sums, seen, targets))
+    return given_in_parts(gp, looked, len(ends[0]), intervals, level, basis, sums, account)
+
+
+def given_in_parts(
+    gp: Any, looked: Looked, D: int, intervals: int, level: Any, basis: Splines, sums: Totals, account: Learning | None
+) -> FittedAdditiveParts:
+    """An additive process given the sums over all rows, of D columns."""
+    evidence, weights = jax.device_get(_given(gp, basis, sums, *looked.observed, D))
     flat, rows = looked.facts[0].data.flat, sum(fact.rows for fact in looked.facts)
     return FittedAdditiveParts(as_numpy(gp), float(evidence), account, rows, intervals, level, basis, sums, weights, flat)
 
@@ -117,7 +148,7 @@ def _ends(looked: Looked) -> np.ndarray:
     return np.stack([firsts.min(axis=0), lasts.max(axis=0)])
 
 
-def _sums(gp: Any, telling: Points, handles: Any, looked: Looked, intervals: int, level: Any) -> tuple[Splines, Totals]:
+def sums_in_parts(gp: Any, telling: Points, handles: Any, looked: Looked, intervals: int, level: Any) -> tuple[Splines, Totals]:
     """Spline features with knots where some of the rows are, and the sums over all rows on them."""
     form: Any = additive(gp.kernel, telling)
     basis = jax.device_get(basis_of(form, intervals))
@@ -140,11 +171,10 @@ def _sum_lines(held: Held, basis: Splines, level: Any) -> Totals:
     return totals(SplineMap.on(basis, lines), in_blocks(lines.t), w, T, T)
 
 
-@functools.partial(jax.jit, static_argnames="T")
-def _given(gp: Any, basis: Splines, sums: Totals, count: Any, T: int) -> tuple[Any, Weights]:
+@functools.partial(jax.jit, static_argnames=("T", "D"))
+def _given(gp: Any, basis: Splines, sums: Totals, count: Any, T: int, D: int) -> tuple[Any, Weights]:
     weighed, over = _weighed(gp, basis, sums)
     gram = over.targets - weighed.c.T @ weighed.c
-    D = basis.origin.shape[0]
     return integrate(gp, weighed.log_det - over.log_weights, 0.5 * (gram + gram.T), count, T, D)
 
 
@@ -156,15 +186,19 @@ def _weighed(gp: Any, basis: Splines, sums: Totals) -> tuple[Weighed, Totals]:
 
 def _dimension(gp: Any) -> int:
     """Columns that the terms look at."""
-    return 1 + max((max(term.dims) for term in getattr(gp.kernel, "terms", ()) if hasattr(term, "dims")), default=0)
+    terms = terms_of(gp.kernel)
+    along = [np.shape(term.direction)[0] for term in terms if isinstance(term, Project)]
+    return max([1, *along, *(1 + max(term.dims) for term in terms if isinstance(term, On))])
 
 
-@functools.partial(jax.jit, static_argnames="T")
-def _answer(gp: Any, basis: Splines, sums: Totals, weights: Weights, X: Any, T: int) -> tuple[Any, Any]:
+@functools.partial(jax.jit, static_argnames=("T", "joint"))
+def _answer(gp: Any, basis: Splines, sums: Totals, weights: Weights, X: Any, T: int, joint: bool) -> tuple[Any, Any]:
     weighed, _ = _weighed(gp, basis, sums)
     lines = lines_at(gp.kernel, X)
     made = SplineMap.on(basis, lines)
     psi = made.whiten(made.beyond(lines.t))
     mean, U = combined(*columns(gp, X), weights, psi.T @ weighed.mean(), T)
-    left_out = jnp.sum(made.rest_of_lines(psi), axis=0)
-    return mean, jnp.sum(weighed.roots(psi) ** 2, axis=0) + left_out + jnp.sum(U * U, axis=0)
+    left_out, roots = jnp.sum(made.rest_of_lines(psi), axis=0), weighed.roots(psi)
+    if joint:
+        return mean, jnp.diag(left_out) + roots.T @ roots + U.T @ U
+    return mean, jnp.sum(roots**2, axis=0) + left_out + jnp.sum(U * U, axis=0)

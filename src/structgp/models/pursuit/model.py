@@ -20,6 +20,7 @@ from ..._types import Seed, double_precision, generator
 from ...engines.additive import MOST_FEATURES, intervals_for
 from ...inputs.layouts import as_inputs
 from ...inputs.observations import read_observations
+from ...inputs.parts import sources_of
 from ...kernels.algebra import Kernel, Sum
 from ...kernels.stationary import Matern
 from ...kernels.views import Project
@@ -27,13 +28,14 @@ from ...learn.account import Learning
 from ...likelihoods.gaussian import Gaussian
 from ...linalg.dense.cholesky import lapack_threads
 from ...linalg.features import splines
+from ...linalg.features.totals import Totals
 from ...means import Basis, Powers
 from ...parameters.tree import as_numpy, free_vector
 from ...posterior import Prediction, Result
 from ...process.gp import GP
 from ...structure.additive import lines_of
 from ...structure.base import No
-from ..additive.model import FittedAdditive, conditioned
+from ..additive.model import conditioned
 from .search import Family, Rung, Search, schwarz
 from .sine_model import Rows, SineEvidence, SineMap, SineModel, TurningMap, pieces
 
@@ -55,12 +57,17 @@ class Units:
     @classmethod
     def of(cls, X: np.ndarray, y: np.ndarray) -> Units:
         """The units of these data."""
-        sd = X.std(axis=0)
-        kept = sd > 1e-12 * np.maximum(np.abs(X).max(axis=0), 1e-300)
-        kept = kept if kept.any() else np.arange(X.shape[1]) == 0
-        spread = float(y.std())
-        y_scale = spread if spread > 1e-12 * float(np.abs(y).max()) else 1.0
-        return cls(X.mean(axis=0), np.where(kept, np.where(sd > 0, sd, 1.0), 1.0), kept, float(y.mean()), y_scale)
+        both = np.column_stack([X, y])
+        return cls.by(both.mean(axis=0), both.std(axis=0), np.abs(both).max(axis=0))
+
+    @classmethod
+    def by(cls, mean: np.ndarray, sd: np.ndarray, largest: np.ndarray) -> Units:
+        """The units by mean, standard deviation and largest size of the columns and, last, of the target."""
+        (*_, y_center), spread = mean, float(sd[-1])
+        kept = sd[:-1] > 1e-12 * np.maximum(largest[:-1], 1e-300)
+        kept = kept if kept.any() else np.arange(len(kept)) == 0
+        y_scale = spread if spread > 1e-12 * float(largest[-1]) else 1.0
+        return cls(mean[:-1], np.where(kept, np.where(sd[:-1] > 0, sd[:-1], 1.0), 1.0), kept, float(y_center), y_scale)
 
     def inputs(self, X: np.ndarray) -> np.ndarray:
         """Rows in these units."""
@@ -88,7 +95,7 @@ class FittedProjectionPursuit(Result):
 
     model: SineModel
     units: Units
-    additive: FittedAdditive  # the exact process for these directions, in standard units
+    additive: Any  # the process for these directions, in standard units: exact, or of rows in parts on spline features
     spread: Spread
     table: tuple[Rung, ...]
     log_evidence: float
@@ -185,9 +192,26 @@ class ProjectionPursuitGP:
 
     @double_precision
     def fit(
-        self, X: Any, y: Any, *, seed: Seed = 0, max_evaluations: int = 300, progress: bool | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        seed: Seed = 0,
+        max_evaluations: int = 300,
+        progress: bool | None = None,
+        over: Any = None,
     ) -> FittedProjectionPursuit:
-        """Learn directions and parameters, then condition the exact process on all data."""
+        """Learn directions and parameters, then condition the exact process on all data.
+
+        X and y may come in parts, as those of `GP.fit`, and `over` says who works on them. The number of projections is then
+        chosen by some rows of all parts, directions and parameters go on from there by all of them, and the process given the
+        directions is on spline features, as that of `AdditiveGP`.
+        """
+        sources = sources_of(X, y)
+        if sources is not None:
+            from .parts import fit_in_parts
+
+            return fit_in_parts(self, sources, over, generator(seed), max_evaluations, progress)
         began = time.perf_counter()
         inputs = as_inputs(X)
         points = np.asarray(inputs.points)
@@ -197,12 +221,13 @@ class ProjectionPursuitGP:
         units = Units.of(points, data.y[:, 0])
         Z, z = units.inputs(points), units.target(data.y[:, 0])
         with lapack_threads(1):
-            model, learning, table = self._search(Z, z, generator(seed), max_evaluations, progress)
+            model, learning, table = self.search(Z, z, generator(seed), max_evaluations, progress, self.seconds)
             return _made(as_numpy(model), units, Z, z, table, learning, began)
 
-    def _search(
-        self, Z: np.ndarray, z: np.ndarray, rng: np.random.Generator, evaluations: int, progress: bool | None
+    def search(
+        self, Z: np.ndarray, z: np.ndarray, rng: np.random.Generator, evaluations: int, progress: bool | None, seconds: float
     ) -> tuple[SineModel, Learning, tuple[Rung, ...]]:
+        """Directions, and how many, by rows in standard units."""
         states = round(self.nu + 0.5)
         if np.abs(z).max() < CONSTANT:
             return _of_a_constant(self.projections or 1, Z.shape[1], states)
@@ -210,7 +235,7 @@ class ProjectionPursuitGP:
         ending = functools.partial(work_at_the_end, Z)
         family = Family(lambda functions: functions, lambda model: model, SineEvidence, schwarz, start, ending)
         rungs = (self.projections,) if self.projections else tuple(m for m in RUNGS if m <= self.most)
-        model, learning, table = Search(family, (Z, z), rungs, self.sines, rng, self.seconds, evaluations, progress).run()
+        model, learning, table = Search(family, (Z, z), rungs, self.sines, rng, seconds, evaluations, progress).run()
         return model, dataclasses.replace(learning, method="sines"), table
 
 
@@ -264,16 +289,31 @@ def additive_gp(model: SineModel) -> GP:
 def _spread(model: SineModel, rows: Rows) -> Spread:
     """Weights and directions as a Gaussian around what was learned, and the noise with their number taken off the rows."""
     made = model.features(rows.X)
-    sums, s, M = rows.totals(made), made.scales, model.projections
+    sums = rows.totals(made)
+    turning = TurningMap(made, slopes_of(model, made, sums))
+    return spread_of(model, turning, sums, rows.totals(turning).gram)
+
+
+def slopes_of(model: SineModel, made: SineMap, sums: Totals) -> Any:
+    """The weights of the sines of each function, (k, M)."""
+    return _weights(model, made, sums)[: model.sines * model.projections].reshape(model.sines, model.projections)
+
+
+def _weights(model: SineModel, made: SineMap, sums: Totals) -> Any:
+    s = made.scales
     A = jnp.eye(len(s)) + s[:, None] * sums.gram * s / model.noise
-    a = jax.scipy.linalg.solve(A, s * sums.cross[:, 0] / model.noise, assume_a="pos") * s
-    slopes = a[: model.sines * M].reshape(model.sines, M)
-    G, F = rows.totals(TurningMap(made, slopes)).gram, len(s) + made.directions.size
+    return jax.scipy.linalg.solve(A, s * sums.cross[:, 0] / model.noise, assume_a="pos") * s
+
+
+def spread_of(model: SineModel, turning: TurningMap, sums: Totals, G: Any) -> Spread:
+    """The same from the sums over all rows: of the features, and of these with the turning directions."""
+    made, a = turning.waves, _weights(model, turning.waves, sums)
+    s, F = made.scales, len(G)
     rss = sums.targets[0, 0] - a @ (2 * sums.cross[:, 0] - sums.gram @ a)
     used = F - jnp.trace(jnp.linalg.inv(jnp.eye(F) + G / model.noise))
     noise = jnp.maximum(rss / jnp.maximum(sums.count - used, 0.1 * sums.count), model.noise)
     A = jnp.eye(F) + G / noise
-    return Spread(made.reach, s, slopes, jnp.linalg.cholesky(A[: len(s), : len(s)]), jnp.linalg.cholesky(A), noise)
+    return Spread(made.reach, s, turning.weights, jnp.linalg.cholesky(A[: len(s), : len(s)]), jnp.linalg.cholesky(A), noise)
 
 
 @jax.jit

@@ -58,7 +58,10 @@ class SineModel(Parametrised):
 
     def features(self, X: Float[Array, "N D"]) -> SineMap:
         """The features for these rows, which say how far the sines reach."""
-        L = reaches(self, X)
+        return self.reaching(reaches(self, X))
+
+    def reaching(self, L: Float[Array, " M"]) -> SineMap:
+        """The features with sines that reach so far."""
         return SineMap(self.units(), L, self.scales(L), self.sines)
 
 
@@ -132,16 +135,26 @@ def pieces(X: np.ndarray) -> list[np.ndarray]:
 def reaches(model: SineModel, X: Float[Array, "N D"]) -> Float[Array, " M"]:
     """L: the half-width of the interval of each projection."""
     farthest = jax.lax.map(lambda x: jnp.max(jnp.abs(model.units() @ x.T), axis=1), in_blocks(X))
-    reach = BEYOND * jnp.max(farthest, axis=0)
+    return beyond(jnp.max(farthest, axis=0))
+
+
+def beyond(farthest: Float[Array, " M"]) -> Float[Array, " M"]:
+    """The half-width for the farthest projections."""
+    reach = BEYOND * farthest
     return jnp.where(reach > 0, reach, 1.0)
 
 
 def log_evidence(model: SineModel, rows: Rows) -> Float[Array, ""]:
     """log p(y)."""
     made = model.features(rows.X)
-    sums = rows.totals(made).over(model.noise)
-    log_det, gram = evidence(made, sums)
-    return -0.5 * (log_det + gram[0, 0] + sums.count * jnp.log(2 * jnp.pi))
+    return evidence_of_sums(model, made, rows.totals(made))
+
+
+def evidence_of_sums(model: SineModel, made: SineMap, sums: Totals) -> Float[Array, ""]:
+    """The same from the sums over all rows."""
+    over = sums.over(model.noise)
+    log_det, gram = evidence(made, over)
+    return -0.5 * (log_det + gram[0, 0] + over.count * jnp.log(2 * jnp.pi))
 
 
 class SineEvidence:
