@@ -27,7 +27,7 @@ help:
 	@echo "make test-all  the same, and the products of which make test has representatives (make full: these alone)"
 	@echo "make laws-avx2  the numerical laws with the rounding of a processor without AVX-512, types and shapes checked at every call"
 	@echo "make margins how close the laws come to their tolerances"
-	@echo "make browser open reports in a headless Chromium (Qt's, 210 MB, fetched on first use) and look for every plot"
+	@echo "make browser open reports in a headless Chromium (Qt's, 210 MB, fetched on first use) and look at reports of every kind"
 	@echo "make format  format the code"
 	@echo "make bench   time structgp beside its peers (installs them on first use)"
 	@echo "make docs    build docs/_build/html, examples included; ARGS='-D plot_gallery=0' leaves them out"

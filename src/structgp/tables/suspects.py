@@ -10,6 +10,7 @@ from ..inputs.reading import few
 from .model import TableModel
 
 SUSPECTED = 0.5  # probability from which on a row is suspected
+MOST = 1 / 3  # of the rows; where more of them scatter widely, the noise changes, and none of them is an outlier
 MOST_ROWS, MOST_COLUMNS = 50, 4  # of the table of these rows
 
 
@@ -26,13 +27,20 @@ def suspected_rows(model: TableModel) -> list[int]:
     found = suspicion(model)
     if found is None or model.learned is None:
         return []
+    if too_many(found):
+        return []
     return sorted((model.learned[found > SUSPECTED] + 1).tolist())
+
+
+def too_many(found: np.ndarray) -> bool:
+    """Whether so many rows scatter widely that they are no outliers."""
+    return bool(np.mean(found > SUSPECTED) > MOST)
 
 
 def suspect_rows(model: TableModel) -> list[list[str]]:
     """The table of rows that are taken for outliers, the surest first, its header first; empty where there are none."""
     found = suspicion(model)
-    if found is None or not (found > SUSPECTED).any():
+    if found is None or too_many(found) or not (found > SUSPECTED).any():
         return []
     points, y = np.asarray(model.fitted.inputs.points), np.asarray(model.fitted.data.y)[:, 0]
     chosen = np.flatnonzero(found > SUSPECTED)
@@ -54,6 +62,8 @@ def about_suspects(model: TableModel) -> str:
     found = suspicion(model)
     if found is None or not (found > SUSPECTED).any():
         return ""
+    if too_many(found):
+        return f"{_noise_changes(found)[0].upper()}{_noise_changes(found)[1:]}."
     count, shown = int(np.sum(found > SUSPECTED)), min(int(np.sum(found > SUSPECTED)), MOST_ROWS)
     first = f"{count} of {len(found)} rows" + (f", of which the surest {shown} are shown," if shown < count else "")
     return f"{first} are probably outliers: they were all but left out of what was learned, and are worth a look."
@@ -70,8 +80,16 @@ def _places(model: TableModel, X: np.ndarray) -> tuple[list[str], list[list[str]
 
 def in_words(model: TableModel) -> list[str]:
     """The suspected rows in one line, for a terminal."""
-    rows = suspected_rows(model)
+    rows, found = suspected_rows(model), suspicion(model)
+    if found is not None and too_many(found):
+        return [_noise_changes(found)]
     if not rows:
         return []
     named: Any = few(rows, 8)
     return [f"suspected outliers: row{'s' if len(rows) > 1 else ''} {named} ({len(rows)} of {model.rows})"]
+
+
+def _noise_changes(found: np.ndarray) -> str:
+    count = int(np.sum(found > SUSPECTED))
+    said = f"{count} of {len(found)} rows scatter more widely than the others: too many for outliers"
+    return f"{said}; --likelihood heteroscedastic lets the noise change from place to place"

@@ -15,7 +15,7 @@ from ..reading import Layout, Table, as_table
 from .candidates import candidates_for
 from .compare import Say, compare, quiet
 from .noise import noise_asked
-from .problem import Problem, calendar_of, layout_of, shape_of, targets, task_of
+from .problem import Problem, assumed, calendar_of, layout_of, shape_of, targets, task_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -86,6 +86,8 @@ def fit_table(
     noise_asked(likelihood)
     ready = prepare(data, target, budget=budget, **options)
     problem = ready.problem
+    guessed = options.get("task", "auto") == "auto"
+    about = assumed(as_table(data).frame[target], problem.task) if guessed else ()
     if horizon is not None and problem.shape != "series":
         raise ValueError(
             f"a horizon needs a series, but the inputs {of_shape(problem.shape)}: name the column of the time by --time"
@@ -108,7 +110,7 @@ def fit_table(
         problem.classes,
         trials,
         evaluation,
-        (*as_table(data).notes, *notes),
+        (*as_table(data).notes, *about, *notes),
         horizon or (usual_horizon(places) if len(places) else 0),
         ready.rows[rows],
         tuple(places[-ENDING:].tolist()),

@@ -15,6 +15,7 @@ from ..reading import CALENDAR, MOST_LEVELS, SECONDS, Layout, Table, as_floats, 
 if TYPE_CHECKING:
     import polars as pl
 
+MOST_CODES = 10  # different whole numbers that may be codes of labels
 TYPICAL_COUNT = 30.0  # whole numbers with a smaller median than this are taken for counts
 MOST_WAVES = 4000  # rows up to which every frequency is fitted to the rows as they are
 OBLONG = 20.0  # times as long as wide a map is, at most
@@ -61,6 +62,14 @@ def task_of(target: pl.Series, task: str = "auto") -> str:
     if whole and len(np.unique(seen)) == 2:
         return "classification"
     return "counts" if whole and seen.min() >= 0 and np.median(seen) < TYPICAL_COUNT else "regression"
+
+
+def assumed(target: pl.Series, task: str) -> tuple[str, ...]:
+    """What was assumed of the target, where it could have been meant otherwise: few whole numbers may be codes of labels."""
+    if task != "counts" or (count := target.drop_nulls().n_unique()) > MOST_CODES:
+        return ()
+    codes = f"{target.name!r} holds {count} different whole numbers, which are taken for counts"
+    return (f"{codes}: --task classification takes them for labels",)
 
 
 def _task_of_text(target: pl.Series, task: str) -> str:

@@ -112,6 +112,13 @@ def aligned(title: str, rows: list[list[str]]) -> list[str]:
     return ["", title, *map(line, rows)]
 
 
+def with_reasons(rows: list[list[str]]) -> list[str]:
+    """A table as lines; what stands in its last column, a sentence, stands in a line of its own below."""
+    lines = aligned("", [row[:-1] for row in rows])[2:]
+    reasons = [[f"      {row[-1]}"] if row[-1] else [] for row in rows]
+    return [line for pair in zip(lines, reasons, strict=True) for line in (pair[0], *pair[1])]
+
+
 def inputs_in_words(names: list[str], shape: str) -> str:
     """What the inputs form."""
     from ..model import of_shape

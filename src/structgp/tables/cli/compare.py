@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ...learn.clock import Deadline
-from .base import aligned, command, notes_in_words, seconds_of
+from .base import aligned, command, notes_in_words, seconds_of, with_reasons
 from .learning import options_of, target_of, watching
 from .options import (
     AsJson,
@@ -63,7 +63,8 @@ def compare(
         model = fit_table(table, target, say=say, parameters="best", likelihood=likelihood, **how)
     rows, scores = trial_rows(model), score_rows(model)
     lines = [f"{len(rows) - 1} models of {target!r} from {model.rows} rows", *notes_in_words(model.notes)]
-    lines += aligned("", rows)[1:] + aligned(f"scores of the one taken on {model.evaluation.kind}", scores)
+    lines += ["", *with_reasons(rows)]
+    lines += aligned(f"scores of the one taken on {model.evaluation.kind}", scores)
     if report is not None:
         write_comparison_report(f"Models of {target}", rows, _taken(model), scores, model.notes, report)
         lines.append(f"the report is in {report}")
@@ -94,7 +95,7 @@ def _saved(data: Path, paths: list[Path], report: Path | None, dates: str, zone:
     rows = [["model", "log probability of a row", "behind the first", wrong, "in 95 % intervals"]]
     for place, one in enumerate(found):
         by = "" if place == 0 else f"{one.behind}{', clearly' if one.behind.clearly else ''}"
-        inside = "" if one.inside is None else f"{one.inside:.1%}"
+        inside = "" if one.inside is None else f"{100 * one.inside:.1f} %"
         rows.append([one.name, f"{one.log_probability:.4g}", by, f"{one.error:.4g}", inside])
     second = found[1].behind
     ahead = f"{found[0].name} makes the rows of {data.name} more probable than {found[1].name}, by {second} a row"

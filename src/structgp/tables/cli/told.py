@@ -50,8 +50,8 @@ def model_in_words(model: TableModel, late: bool = False) -> str:
     lines += ["", f"{'candidates':<{wide + 2}}  log evidence   {compared:>8}   seconds"]
     for trial in model.trials:
         numbers = trial.note or f"{trial.log_evidence:>12.5g}   {_number(trial.held_out):>8}   {trial.seconds:>7.1f}"
-        why = f"   {trial.why}" if trial.why else ""
-        lines.append(f"{'* ' if trial.chosen else '  '}{trial.name:<{wide}}  {numbers}{why}")
+        lines.append(f"{'* ' if trial.chosen else '  '}{trial.name:<{wide}}  {numbers}")
+        lines += [f"      {trial.why}"] if trial.why else []
     if hasattr(model.fitted, "plan"):
         lines += ["", "plan", *(f"  {line}" for line in str(model.fitted.plan).splitlines())]
     parts = (

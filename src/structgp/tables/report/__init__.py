@@ -25,7 +25,7 @@ from .figures import Figure
 from .maps import column_rows, map_figures, map_headline
 from .parameters import about_parameters, about_sureness, how_learned, parameter_rows, sure_rows
 from .sections import about_components, component_figures, confusion_rows, error_figures, fit_figures, score_rows, trial_rows
-from .several import filled_figures, how_learned_together, length_rows, together_rows
+from .several import filled_figures, filled_headline, how_learned_together, length_rows, together_rows
 from .systems import system_figures, system_headline, system_rows
 from .words import alarms, forecast_rows, headline, parts_of
 
@@ -34,6 +34,7 @@ TOGETHER = (
 )
 MOST_NAMES = 8  # columns of one kind that are named
 LONG = 40  # characters of a cell that is not to be squeezed on a small screen
+SENTENCE, GAP, NARROW = 24, 2, 50  # characters: of a line of a sentence, between two columns, across a small screen
 LATE = "There was no time to look at them one by one: structgp report model.structgp does."
 
 
@@ -61,7 +62,7 @@ def write_choice_report(
     sheet.figures("How far it is", trace_figure(optimiser, target))
     sheet.table("The best runs", run_rows(optimiser, target))
     sheet.figures("Slices", slice_figures(optimiser, target), "All other variables as in the best run.")
-    sheet.text("Notes", "\n".join(notes))
+    sheet.notes(notes)
     better = "Largest" if optimiser.maximise else "Least"
     _write(sheet.page(f"{better} {target}", choice_headline(optimiser, target, found)), path)
 
@@ -76,9 +77,8 @@ def write_filled_report(filled: Filled, path: Any) -> None:
     sheet.table("Gaps", [["column", "values filled in"], *([name, str(count)] for name, count in counts)])
     sheet.text("Plan", str(filled.model.fitted.plan))
     sheet.text("How it was learned", how_learned_together(filled))
-    count = int(filled.gaps.sum())
-    lead = [*filled.model.words(), f"{count} gap{'' if count == 1 else 's'} filled"]
-    _write(sheet.page(f"{', '.join(filled.names)} together", "; ".join(lead) + "."), path)
+    title = f"{few(filled.names, MOST_NAMES)} together"
+    _write(sheet.page(title, filled_headline(filled), more="; ".join(filled.model.words()) + "."), path)
 
 
 def write_system_report(records: Sequence[Record], path: Any) -> None:
@@ -99,10 +99,11 @@ def write_comparison_report(
 ) -> None:
     """Write a table of models beside each other to one HTML file."""
     sheet = Sheet()
-    sheet.figures("How probable each makes a row that it had not seen", comparison_figures(rows))
+    about = "The higher, the better; the numbers are those of the models below."
+    sheet.figures("How probable each makes a row that it had not seen", comparison_figures(rows), about)
     sheet.table("The models", numbered(rows))
     sheet.table("Scores of the one taken", scores)
-    sheet.text("Notes", "\n".join(notes))
+    sheet.notes(notes)
     _write(sheet.page(title, lead), path)
 
 
@@ -113,7 +114,7 @@ def write_map_report(found: Embedded, path: Any, notes: Sequence[str]) -> None:
     sheet.table("What the map explains", column_rows(found), "Of the variance of the cells that were seen.")
     columns = [[few(names, MOST_NAMES), kind] for names, kind in found.layout.described()]
     sheet.table("The table", [["column", "what it is"], *columns])
-    sheet.text("Notes", "\n".join(notes))
+    sheet.notes(notes)
     sheet.text("What was learned", found.map.summary())
     _write(sheet.page("Map of a table", map_headline(found)), path)
 
@@ -133,14 +134,18 @@ def render(model: TableModel, deadline: Deadline = NEVER) -> str:
     sheet.table(f"Scores {held}", score_rows(model), "In brackets: the interval that holds the score with 90 % probability.")
     sheet.table("Which class was taken for which", confusion_rows(model))
     sheet.figures("Residuals and calibration", error_figures(model))
-    sheet.table("Suspected rows", suspect_rows(model), about_suspects(model))
+    suspects = suspect_rows(model)
+    if suspects:
+        sheet.table("Suspected rows", suspects, about_suspects(model))
+    else:
+        sheet.paragraph("Rows that scatter widely", about_suspects(model))
     late = deadline.passed()
     sheet.figures("Components", [] if late else component_figures(model), LATE if late else about_components(model))
     if not late:
         sheet.table("What was learned", [["part", ""], *map(list, parts_of(model))])
         sheet.table("How sure is it about its parameters?", sure_rows(model), about_sureness(model))
     sheet.table("The table", [["column", "what it is"], *columns])
-    sheet.text("Notes", "\n".join(model.notes))
+    sheet.notes(model.notes)
     sheet.table("Candidates", trial_rows(model))
     sheet.text("Plan", str(getattr(model.fitted, "plan", "")))
     if not late:
@@ -169,8 +174,8 @@ class Sheet:
             number = len(self.drawn)
             self.drawn.append(figure)
             parts.append(
-                f'<figure><figcaption>{html.escape(figure.title)}</figcaption><div class="plot" id="plot{number}">'
-                f"{figure.svg()}</div></figure>"
+                f"<figure><figcaption>{html.escape(figure.title)}</figcaption>{figure.legend()}"
+                f'<div class="plot" id="plot{number}">{figure.svg()}</div></figure>'
             )
         self._section(title, about, f'<div class="figures">{"".join(parts)}</div>' if parts else "")
 
@@ -178,9 +183,19 @@ class Sheet:
         """A section with a table, whose header is the first row."""
         self._section(title, about if len(rows) > 1 else "", _table(rows))
 
+    def paragraph(self, title: str, text: str) -> None:
+        """A section of a few sentences."""
+        self._section(title, text, "")
+
     def text(self, title: str, text: str) -> None:
-        """A section of text as it is."""
-        self._section(title, "", f"<pre>{html.escape(text)}</pre>" if text else "")
+        """A section of text as it is, line by line; where there is no room, the rest of a line stands further in."""
+        lines = "".join(f"<span>{html.escape(line)}</span>" for line in text.splitlines())
+        self._section(title, "", f"<pre>{lines}</pre>" if text else "")
+
+    def notes(self, notes: Sequence[str]) -> None:
+        """A section of sentences, one below the other."""
+        items = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
+        self._section("Notes", "", f'<ul class="notes">{items}</ul>' if items else "")
 
     def _section(self, title: str, about: str, content: str) -> None:
         said = f"<p>{html.escape(about)}</p>" if about else ""
@@ -222,10 +237,22 @@ def how_to_predict(model: TableModel) -> str:
 
 
 def _table(rows: list[list[str]]) -> str:
+    """A table; each cell knows the name of its column, so that a small screen can show wide rows as cards."""
     if len(rows) < 2:
         return ""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in rows[0])
+    names = [html.escape(name, quote=True) for name in rows[0]]
+    head = "".join(f"<th>{name}</th>" for name in names)
     long = lambda value: ' class="long"' if len(value) > LONG else ""
-    line = lambda row: "<tr>" + "".join(f"<td{long(value)}>{html.escape(value)}</td>" for value in map(str, row)) + "</tr>"
+    cell = lambda name, value: f'<td data-name="{name}"{long(value)}>{html.escape(value)}</td>'
+    line = lambda row: "<tr>" + "".join(map(cell, names, map(str, row))) + "</tr>"
     body = "".join(map(line, rows[1:]))
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    cards = ' class="cards"' if _least_width(rows) > NARROW else ""
+    return f"<table{cards}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _least_width(rows: list[list[str]]) -> int:
+    """About how many characters a table needs beside each other: whole cells, or words of sentences and of names of columns."""
+    word = lambda text: max(map(len, text.split()), default=0)
+    least = lambda text: SENTENCE if len(text) > LONG else len(text) if len(text) <= SENTENCE else word(text)
+    columns = zip(*rows, strict=True)
+    return sum(GAP + max(word(name), *(least(str(cell)) for cell in cells)) for name, *cells in columns)

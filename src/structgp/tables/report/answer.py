@@ -8,7 +8,7 @@ from ...inputs.reading import few
 from ..model import TableModel
 from .effects import effects_of
 from .terms import found_terms
-from .words import Part, forecast_rows, parts_of, scale_of, short_number, shown
+from .words import Part, forecast_rows, parts_of, rough_number, scale_of, short_number, shown
 
 MOST_EFFECTS = 4  # columns that are named
 ABOUT = ("season", "wave", "trend", "random walk", "smooth part", "function of")  # how parts begin that are told first
@@ -36,7 +36,9 @@ def _found(model: TableModel) -> str:
     effects = [effect for effect in effects_of(model) if effect.firm]
     if effects:
         first, *others = effects[:MOST_EFFECTS]
-        moves = lambda effect: f"±{effect.size:.2g}" + (f" in the probability of {effect.label}" if effect.label else "")
+        moves = lambda effect: (
+            f"±{rough_number(effect.size)}" + (f" in the probability of {effect.label}" if effect.label else "")
+        )
         more = f", then {few([f'{one.name} ({moves(one)})' for one in others])}" if others else ""
         unit = "" if effects[0].label else f" {scale_of(model)}"
         nothing = sum(not effect.firm for effect in effects_of(model))

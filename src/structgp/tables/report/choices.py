@@ -46,20 +46,20 @@ def slice_figures(optimiser: Optimiser, target: str) -> list[Figure]:
         values = [optimiser.space.point(place)[variable.name] for place in places]
         title = f"Along {variable.name}, through the best point"
         if isinstance(variable, Category):
-            bars = Trace("bars", np.arange(float(count)), mean, labels=tuple(map(str, values)))
-            found.append(Figure(title, variable.name, target, (bars,)))
+            each = np.arange(float(count))
+            ranges = Trace(
+                "ranges", each, mean, "mean, within two standard deviations", values=2 * sd, labels=tuple(map(str, values))
+            )
+            found.append(Figure(title, variable.name, target, (ranges,)))
             continue
         x = np.array(values, dtype=float)
-        band = Trace("band", x, mean - 2 * sd, "within two standard deviations", mean + 2 * sd)
         at = np.array([float(best.point[variable.name])])
-        found.append(
-            Figure(
-                title,
-                variable.name,
-                target,
-                (band, Trace("line", x, mean, "mean"), Trace("points", at, np.array([best.value]), "best")),
-            )
+        traces = (
+            Trace("band", x, mean - 2 * sd, "within two standard deviations", mean + 2 * sd),
+            Trace("line", x, mean, "mean"),
+            Trace("points", at, np.array([best.value]), "best"),
         )
+        found.append(Figure(title, variable.name, target, traces, factors=getattr(variable, "logarithmic", False)))
     return found
 
 

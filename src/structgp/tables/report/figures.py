@@ -12,17 +12,25 @@ import numpy as np
 
 WIDTH, HEIGHT = 720, 340
 LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 44
-TOOLBAR, LEGEND = 28, 36  # pixels above a plot, for Plotly's buttons (2 to 24 from the top) and, below them, for the legend
-COLOURS = {"line": "#2f7fd6", "band": "#2f7fd6", "points": "#8a8f98", "bars": "#2f7fd6", "guide": "#c0564b"}
+TOOLBAR = 28  # pixels above a plot, for Plotly's buttons (2 to 24 from the top)
+COLOURS = {
+    "line": "#2f7fd6",
+    "band": "#2f7fd6",
+    "points": "#8a8f98",
+    "bars": "#2f7fd6",
+    "guide": "#c0564b",
+    "ranges": "#2f7fd6",
+}
 PALETTE = ("#2f7fd6", "#d67a2f", "#3f9d58", "#b3489d", "#c0392b", "#7d6bd0", "#8c6d46", "#2aa5a5", "#a3a33b", "#e08fb0")
+ACROSS, UPWARDS = 44, 34  # characters of the name of an axis, on a small screen
 MOST_LABELS = 12  # bars that have room for their names
 MOST_POINTS = 2000  # more are thinned out evenly
 
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    """One thing in a figure: a "line", a "guide", "points", a "band" (y to upper), "bars", an "image" (values over x, y), or
-    "places" (points coloured by values above and below 0)."""
+    """One thing in a figure: a "line", a "guide", "points", a "band" (y to upper), "bars", "ranges" (y ± values),
+    an "image" (values over x, y), or "places" (points coloured by values above and below 0)."""
 
     kind: str
     x: np.ndarray
@@ -30,7 +38,7 @@ class Trace:
     name: str = ""
     upper: np.ndarray | None = None
     values: np.ndarray | None = None
-    labels: tuple[str, ...] = ()  # the names of bars
+    labels: tuple[str, ...] = ()  # the names of bars and ranges
     colour: str = ""  # where it is not that of its kind
 
 
@@ -46,25 +54,36 @@ class Figure:
     downwards: bool = False  # whether the vertical axis begins at the top, as the rows of a picture do
     clock: bool = False  # whether places are times of day, whose date means nothing
     stretch: float = 0.0  # of a map: how much longer one on the vertical axis is than on the horizontal one
+    factors: bool = False  # whether places that differ by the same factor lie as far apart
 
     def plotly(self) -> dict[str, Any]:
         """Data and layout for Plotly."""
         places = numbers if self.written is None else lambda x: [self.written(float(one)) for one in x]
         data = [entry for trace in self.traces for entry in _plotly(_thinned(trace), places)]
-        axis: Callable[[str], dict[str, Any]] = lambda title: {"title": {"text": title}, "zeroline": False}
-        across = axis(self.x_title) | ({"type": "category"} if any(trace.labels for trace in self.traces) else {})
+        axis: Callable[[str, int], dict[str, Any]] = lambda title, most: {
+            "title": {"text": cut(title, most)},
+            "zeroline": False,
+        }
+        across = axis(self.x_title, ACROSS) | ({"type": "category"} if any(trace.labels for trace in self.traces) else {})
+        across |= {"range": [-0.5, len(self.traces[0].labels) - 0.5]} if self.traces[0].kind == "ranges" else {}
         across |= {"tickformat": "%H:%M", "hoverformat": "%H:%M"} if self.clock else {}
-        upwards = axis(self.y_title) | ({"autorange": "reversed"} if self.downwards else {})
+        across |= {"type": "log", "dtick": 1} if self.factors else {}
+        upwards = axis(self.y_title, UPWARDS) | ({"autorange": "reversed"} if self.downwards else {})
         upwards |= {"scaleanchor": "x", "scaleratio": self.stretch} if self.stretch else {}
-        named = any(entry.get("showlegend") for entry in data)
-        margin = {"l": 64, "r": 12, "t": TOOLBAR + (LEGEND if named else 0), "b": 48}
-        legend = {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"}
-        return {"data": data, "layout": {"xaxis": across, "yaxis": upwards, "margin": margin, "legend": legend}}
+        margin = {"l": 64, "r": 12, "t": TOOLBAR, "b": 48}
+        return {"data": data, "layout": {"xaxis": across, "yaxis": upwards, "margin": margin, "showlegend": False}}
+
+    def legend(self) -> str:
+        """What is drawn, by name, as a list that wraps where there is no room: no plot is covered by it."""
+        named = [trace for trace in self.traces if trace.name]
+        items = "".join(f"<li>{_key(trace)}{html.escape(trace.name)}</li>" for trace in named)
+        return f'<ul class="legend">{items}</ul>' if items else ""
 
     def svg(self) -> str:
         """The figure without any script."""
         x0, x1, y0, y1 = self._extent()
-        to_x = lambda x: LEFT + (np.asarray(x, dtype=float) - x0) / (x1 - x0) * (WIDTH - LEFT - RIGHT)
+        along = np.log10 if self.factors else np.asarray
+        to_x = lambda x: LEFT + (along(np.asarray(x, dtype=float)) - x0) / (x1 - x0) * (WIDTH - LEFT - RIGHT)
         height = HEIGHT - TOP - BOTTOM
         part = lambda y: (np.asarray(y, dtype=float) - y0) / (y1 - y0) * height
         to_y = lambda y: TOP + part(y) if self.downwards else HEIGHT - BOTTOM - part(y)
@@ -74,11 +93,14 @@ class Figure:
         return "".join([head, *parts, *self._frame(x0, x1, y0, y1, to_x, to_y), "</svg>"])
 
     def _extent(self) -> tuple[float, float, float, float]:
-        """The ends of both axes, a little beyond what is drawn; bars stand on 0."""
+        """The ends of both axes, a little beyond what is drawn, of an axis of factors as powers of ten; bars stand on 0."""
         xs = np.concatenate([np.ravel(trace.x) for trace in self.traces])
+        xs = np.log10(xs) if self.factors else xs
         ys = [np.ravel(trace.y) for trace in self.traces] + [
             np.ravel(trace.upper) for trace in self.traces if trace.upper is not None
         ]
+        reach = [(trace.y, trace.values) for trace in self.traces if trace.kind == "ranges"]
+        ys += [end for y, values in reach if values is not None for end in (y - values, y + values)]
         ys += [np.zeros(1)] if any(trace.kind == "bars" for trace in self.traces) else []
         ends = []
         for values in (xs, np.concatenate(ys)):
@@ -93,6 +115,8 @@ class Figure:
         named = next((trace for trace in self.traces if trace.labels), None)
         if named is not None and len(named.labels) <= MOST_LABELS:
             return [(float(x), html.escape(label[:10])) for x, label in zip(named.x, named.labels, strict=True)]
+        if self.factors:
+            return [(10.0**power, f"{10.0**power:g}") for power in range(math.ceil(x0), math.floor(x1) + 1)]
         if self.written is None:
             return [(x, f"{x:.6g}") for x in round_places(x0, x1)]
         text = lambda x: self.written(x)[11:16] if self.clock else self.written(x)
@@ -104,9 +128,14 @@ class Figure:
         text = '<text x="{:.0f}" y="{:.0f}" text-anchor="{}" font-size="12" fill="currentColor">{}</text>'
         lines += [text.format(float(to_x(x)), floor + 16, "middle", mark) for x, mark in self._marks(x0, x1)]
         lines += [text.format(LEFT - 6, float(to_y(y)) + 4, "end", f"{y:.6g}") for y in round_places(y0, y1)]
-        lines.append(text.format((LEFT + WIDTH) / 2, HEIGHT - 8, "middle", html.escape(self.x_title)))
+        lines.append(text.format((LEFT + WIDTH) / 2, HEIGHT - 8, "middle", html.escape(cut(self.x_title, 2 * ACROSS))))
         turned = f'<text transform="translate(14 {floor / 2:.0f}) rotate(-90)" text-anchor="middle" font-size="12" '
-        return [*lines, f'{turned}fill="currentColor">{html.escape(self.y_title)}</text>']
+        return [*lines, f'{turned}fill="currentColor">{html.escape(cut(self.y_title, UPWARDS))}</text>']
+
+
+def cut(text: str, most: int) -> str:
+    """The beginning of a text that is longer than there is room for."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def round_places(low: float, high: float) -> list[float]:
@@ -133,9 +162,22 @@ def numbers(values: Any) -> list[Any]:
     return [float(f"{value:.6g}") if np.isfinite(value) else None for value in array]
 
 
+def _key(trace: Trace) -> str:
+    """The sign that stands for a trace in a legend."""
+    colour = trace.colour or COLOURS.get(trace.kind, "")
+    drawn = {
+        "points": f'<circle cx="10" cy="6" r="3.5" fill="{colour}"/>',
+        "band": f'<rect width="20" height="12" fill="{colour}" fill-opacity="0.3"/>',
+        "bars": f'<rect x="5" width="10" height="12" fill="{colour}"/>',
+    }
+    dash = ' stroke-dasharray="3 3"' if trace.kind == "guide" else ""
+    line = f'<path d="M0 6H20" stroke="{colour}" stroke-width="2"{dash}/>'
+    return f'<svg class="key" viewBox="0 0 20 12" aria-hidden="true">{drawn.get(trace.kind, line)}</svg>'
+
+
 def _plotly(trace: Trace, places: Callable[[Any], list[Any]]) -> list[dict[str, Any]]:
     x, y, colour = places(trace.x), numbers(trace.y), trace.colour or COLOURS.get(trace.kind, "")
-    base = {"x": x, "y": y, "name": trace.name, "showlegend": bool(trace.name)}
+    base = {"x": x, "y": y, "name": trace.name}
     if trace.kind == "image":
         return [{"type": "heatmap", "x": x, "y": y, "z": numbers(trace.values), "colorscale": "Viridis"}]
     if trace.kind == "places":
@@ -144,12 +186,16 @@ def _plotly(trace: Trace, places: Callable[[Any], list[Any]]) -> list[dict[str, 
     if trace.kind == "bars":
         named = {"x": list(trace.labels)} if trace.labels else {}
         return [{"type": "bar", **base, **named, "marker": {"color": colour}}]
+    if trace.kind == "ranges":
+        reach = {} if trace.values is None else {"error_y": {"array": numbers(trace.values), "thickness": 2}}
+        marks = {"type": "scatter", "mode": "markers", "marker": {"color": colour, "size": 11}}
+        return [{**base, **marks, "x": list(trace.labels), **reach}]
     if trace.kind == "points":
         return [{"type": "scatter", "mode": "markers", **base, "marker": {"color": colour, "size": 5}}]
     if trace.kind == "band":
         edge = {"type": "scatter", "mode": "lines", "x": x, "line": {"width": 0}, "hoverinfo": "skip"}
         top = {**edge, "y": numbers(trace.upper), "fill": "tonexty", "fillcolor": "rgba(47,127,214,0.22)", "name": trace.name}
-        return [{**edge, "y": y, "showlegend": False}, {**top, "showlegend": bool(trace.name)}]
+        return [{**edge, "y": y}, top]
     dash = {"dash": "dot"} if trace.kind == "guide" else {}
     return [{"type": "scatter", "mode": "lines", **base, "line": {"color": colour, "width": 2, **dash}}]
 
@@ -177,6 +223,12 @@ def _shapes(trace: Trace, to_x: Any, to_y: Any, floor: float) -> list[str]:
             for a, b in zip(x, y, strict=True)
         )
         return [f'<g fill="{colour}">{bars}</g>']
+    if trace.kind == "ranges":
+        reach = np.zeros(len(y)) if trace.values is None else np.asarray(trace.values)
+        ends = zip(x, y, to_y(trace.y - reach), to_y(trace.y + reach), strict=True)
+        line = '<path d="M{0:.1f} {1:.1f}V{2:.1f}" stroke="{3}" stroke-width="2"/>'
+        dot = '<circle cx="{0:.1f}" cy="{1:.1f}" r="5" fill="{2}"/>'
+        return [line.format(a, low, high, colour) + dot.format(a, b, colour) for a, b, low, high in ends]
     if trace.kind == "band":
         upper = to_y(trace.upper)
         around = path(np.concatenate([x, x[::-1]]), np.concatenate([y, upper[::-1]]))

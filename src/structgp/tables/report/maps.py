@@ -71,4 +71,5 @@ def map_headline(found: Embedded) -> str:
     """What was laid out, in a sentence."""
     count, share = len(found.layout.names), f"{100 * np.mean(found.explained):.0f} %"
     inputs = f"{count} column{'' if count == 1 else 's'}"
-    return f"{found.rows} rows of {inputs} in {found.map.dimensions_} coordinates, which explain {share} of their variance."
+    said = f"{found.rows} rows of {inputs} in {found.map.dimensions_} coordinates, which explain {share} of their variance."
+    return f"{said} Rows that lie near each other are alike in all columns."

@@ -196,8 +196,10 @@ def _projections(model: TableModel) -> list[Figure]:
 def _effect(effect: Effect) -> Figure:
     if effect.levels:
         what = f"probability of {effect.label}" if effect.label else "effect"
-        bars = Trace("bars", effect.x, effect.mean, labels=effect.levels)
-        return Figure(effect.name, effect.name, what, (bars,))
+        if effect.label:
+            return Figure(effect.name, effect.name, what, (Trace("bars", effect.x, effect.mean, labels=effect.levels),))
+        ranges = Trace("ranges", effect.x, effect.mean, values=2 * effect.sd, labels=effect.levels)
+        return Figure(effect.name, effect.name, what, (ranges,))
     if not effect.label:
         return _band(effect.name, effect.x, effect.mean, effect.sd, effect.name)
     line = Trace("line", effect.x, effect.mean)

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from ...inputs.reading import few
 from ...parameters.tree import learned_leaves
 from ..several import Filled
 from .figures import Figure, Trace
@@ -28,6 +29,26 @@ def filled_figures(filled: Filled) -> list[Figure]:
         )
         found.append(Figure(name, filled.x_name, name, traces, filled.written))
     return found
+
+
+def filled_headline(filled: Filled) -> str:
+    """How many gaps were filled, and from whom most was learned, in sentences."""
+    gaps = {name: int(count) for name, count in zip(filled.names, filled.gaps, strict=True) if count}
+    total = sum(gaps.values())
+    if not total:
+        said = "No value is missing."
+    elif len(gaps) == 1:
+        said = (
+            f"{total} missing value{'' if total == 1 else 's'} of {next(iter(gaps))} {'is' if total == 1 else 'are'} filled in."
+        )
+    else:
+        said = f"{total} missing values are filled in: {few([f'{count} of {name}' for name, count in gaps.items()])}."
+    together = np.abs(np.asarray(filled.model.correlations().correlation) - np.eye(len(filled.names)))
+    a, b = np.unravel_index(np.argmax(together), together.shape)
+    share = (
+        f"{filled.names[min(a, b)]} and {filled.names[max(a, b)]} tell most of each other (correlation {together[a, b]:.2f})."
+    )
+    return f"{said} {share}"
 
 
 def together_rows(filled: Filled) -> list[list[str]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...inputs.reading import few
 from ..reading import SECONDS
 from ..several import Record
 from .figures import Figure, Trace
@@ -88,11 +89,15 @@ def system_headline(records: Sequence[Record]) -> str:
     """How well the inputs explain the outputs, and what a lasting change of one does."""
     said = []
     for record in records:
-        system = record.system
-        said.append(f"With {system.lags} lags {system.fit:.1f} % of {record.target} is explained.")
-        ends = [float(system.step_of(number).mean[-1]) for number in range(len(record.sources))]
-        changes = " and ".join(
-            f"{source} by 1 changes it by {end:.4g}" for source, end in zip(record.sources, ends, strict=True)
-        )
-        said.append(f"In the end a lasting change of {changes}.")
+        system, target = record.system, record.target
+        said.append(f"{system.fit:.1f} % of {target} is explained by {few(record.sources)}, over {system.lags} lags.")
+        steps = [system.step_of(number) for number in range(len(record.sources))]
+        ends = [
+            (source, float(step.mean[-1]), 1.96 * float(step.sd[-1]))
+            for source, step in zip(record.sources, steps, strict=True)
+        ]
+        sure = [f"by {short_number(end)} where {source} rises by 1" for source, end, reach in ends if abs(end) > reach]
+        none = [source for source, end, reach in ends if abs(end) <= reach]
+        said += [f"In the end {target} changes {few(sure)}."] if sure else []
+        said += [f"No lasting effect of {few(none)} on {target} is sure."] if none else []
     return " ".join(said)

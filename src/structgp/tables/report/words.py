@@ -80,6 +80,11 @@ def part_names(model: TableModel) -> dict[int, str]:
     return names
 
 
+def rough_number(value: float) -> str:
+    """Two digits, and no powers of ten where there are a few more before the point."""
+    return f"{float(f'{value:.2g}'):.0f}" if 1e2 <= abs(value) < 1e7 else f"{value:.2g}"
+
+
 def short_number(value: float) -> str:
     """Three digits, and no powers of ten where there are a few more before the point."""
     return f"{value:.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.3g}"
