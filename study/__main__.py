@@ -25,7 +25,7 @@ from study import pages
 from study.calls import Made, make_all
 from study.registry import SOURCES, Call, Experiment, How, load_experiments
 from study.results import all_found, found_in, keep, record, records
-from study.verdicts import duration, status, unmet
+from study.verdicts import duration, status
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -145,8 +145,8 @@ def told(task: Task, made: Mapping[Call, Made], discard: bool) -> bool:
     found = record(e, name, task.how, task.command, made)
     case, values = e.cases[name], found_in(found)
     print(*([f"Baseline: {e.baseline}."] if e.baseline else []), pages.HEADER, *pages.rows(name, case, values), sep="\n")
-    print(*(f"  why not, {q.name}: {q.why or 'no reason is known'}\n" for q in unmet(case, values)), sep="", end="")
-    print(pages.how_it_ran(name, found), flush=True)
+    print(*(f"why not:\n{why}\n" for why in pages.reasons(e, {name: values})), sep="", end="")
+    print(pages.how_it_ran(name, case, found), *pages.with_what({name: found}), sep="\n", flush=True)
     if not discard:
         keep(e.id, name, found)
     return True

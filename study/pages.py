@@ -45,25 +45,41 @@ def section(experiment: Experiment, kept: Mapping[str, Mapping[str, Any]]) -> st
     parts += [f"Baseline: {experiment.baseline}."] if experiment.baseline else []
     table = [line for name, case in experiment.cases.items() for line in rows(name, case, found.get(name, {}))]
     parts.append("\n".join([HEADER, *table]))
-    whys = [f"- {name}, {q.name}: {q.why}" for name in found for q in unmet(experiment.cases[name], found[name]) if q.why]
+    whys = reasons(experiment, found)
     parts += ["Why not:\n\n" + "\n".join(whys)] if whys else []
     left = {name: case for name, case in experiment.cases.items() if name not in kept}
-    runs = [how_it_ran(name, record) for name, record in kept.items()]
+    runs = [how_it_ran(name, experiment.cases[name], record) for name, record in kept.items()]
     if left:
         minutes = sum(case.minutes for case in left.values())
         cases = f" --cases {shlex.join(left)}" if kept else ""
         runs.append(f"- not run here, about {duration(minutes)}: `python -m study {experiment.id}{cases}`")
-    return "\n\n".join([*parts, "\n".join(runs)])
+    return "\n\n".join([*parts, "\n".join([*runs, *with_what(kept)])])
 
 
-def how_it_ran(name: str, record: Mapping[str, Any]) -> str:
-    """Command, repeats, time, code, versions and machine in one line."""
-    numbers = f"{record['repeats']} repeat{'s' if record['repeats'] > 1 else ''} from number {record['first']}"
-    with_ = ", ".join(f"{library} {version}" for library, version in record["versions"].items())
-    return (
-        f"- {name}: `{record['command']}`, {numbers}; {record['cpu']:g} CPU s, {record['wall']:g} s; "
-        f"code {record['code']}; {with_}; {record['machine']}"
-    )
+def reasons(experiment: Experiment, found: Mapping[str, Mapping[str, Found]]) -> list[str]:
+    """Why something fell short, each reason once, with the cases and quantities it is of."""
+    told: dict[str, dict[str, list[str]]] = {}
+    for name, values in found.items():
+        for q in unmet(experiment.cases[name], values):
+            told.setdefault(q.why or "no reason is known", {}).setdefault(name, []).append(q.name)
+    of = lambda cases: ", ".join(f"{name} ({'; '.join(quantities)})" for name, quantities in cases.items())
+    return [f"- {of(cases)}: {why}" for why, cases in told.items()]
+
+
+def how_it_ran(name: str, case: Case, record: Mapping[str, Any]) -> str:
+    """Command, repeats and time in one line."""
+    fewer = f" of {case.repeats}" if record["repeats"] < case.repeats else ""
+    numbers = f"{record['repeats']}{fewer} repeat{'s' if case.repeats > 1 else ''} from number {record['first']}"
+    return f"- {name}: `{record['command']}`, {numbers}; {record['cpu']:g} CPU s, {record['wall']:g} s"
+
+
+def with_what(kept: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Code, versions and machine, once for all cases that have them in common."""
+    told: dict[str, list[str]] = {}
+    for name, record in kept.items():
+        versions = ", ".join(f"{library} {version}" for library, version in record["versions"].items())
+        told.setdefault(f"code {record['code']}; {versions}; {record['machine']}", []).append(name)
+    return [f"- {', '.join(names)}: {what}" if len(told) > 1 else f"- {what}" for what, names in told.items()]
 
 
 def page(source: str, experiments: Iterable[Experiment], pages: Path = PAGES) -> str:

@@ -14,12 +14,13 @@ is met. A function of an experiment gets the name of a case and a `How`, and ret
     def table_3_1(case, how):
         return {"MSE": Found(ours, baseline)}
 
-Where a case is made of seeds, splits or models that need nothing of one another, `each` names the function of one of them,
-`over` gives its arguments (by default the case and the number of the repeat), and the function below puts the rows together:
+A case that is repeated for several seeds or splits says `mean=True`: then the function is called with the number of one repeat,
+and means are taken. Where it takes models as well, `each` names the function of one call, `over` gives the arguments of all (by
+default the case and the number of the repeat), and the function below puts the rows together:
 
-    @experiment("001.figure-4.2", ..., each=robust.one_labels, over=lambda case, how: [(k, 0.8) for k in how.numbers])
-    def figure_4_2(case, rows):
-        return {"error": mean_of(rows.column("robust error"), rows.column("probit error"))}
+    @experiment("003.figure-9.3", ..., each=bounded, over=lambda case, how: product(("small", "large"), how.numbers))
+    def figure_9_3(case, rows):
+        return {"samples": mean_of(rows.column("samples", "small"), rows.column("samples", "large"))}
 
 Then they can be made in several processes, and two experiments that ask for the same call share it.
 
@@ -29,7 +30,7 @@ reached is decided in `verdicts`, never here.
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -155,13 +156,8 @@ class Rows(dict[tuple, Any]):
         return [value[name] for args, value in self.items() if set(words) <= {a for a in args if isinstance(a, str)}]
 
 
-def seeds(name: str, how: How) -> list[tuple]:
-    """Nothing but the number of the repeat."""
-    return [(number,) for number in how.numbers]
-
-
 Work = Callable[[str, Any], Mapping[str, Found]]
-Over = Callable[[str, How], list[tuple]]
+Over = Callable[[str, How], Iterable[tuple]]
 
 
 @dataclass
@@ -177,6 +173,7 @@ class Experiment:
     work: Work | None = None
     each: Callable[..., Any] | None = None  # of one of the calls that the work puts together
     over: Over | None = None  # the arguments of these calls
+    mean: bool = False  # the work makes one repeat, and its numbers are averaged
     note: str = ""  # what was decided where the source is silent
     reason: str = ""  # why it is not run
     kind: str = "runs"  # or "diagram", "cannot"
@@ -189,23 +186,12 @@ class Experiment:
     def calls(self, name: str, how: How) -> list[Call]:
         """What has to be made for a case."""
         assert self.work is not None
+        if self.mean:
+            return [Call(self.work, (name, number)) for number in how.numbers]
         if self.each is None:
             return [Call(self.work, (name, how))]
         over = self.over(name, how) if self.over else [(name, number) for number in how.numbers]
         return [Call(self.each, args) for args in over]
-
-    def found(self, name: str, made: Mapping[Call, Any], how: How) -> dict[str, Found]:
-        """What a case comes to when its calls are made."""
-        assert self.work is not None
-        calls = self.calls(name, how)
-        if self.each is None:
-            found = {key: Found(*value) for key, value in made[calls[0]].items()}
-        else:
-            found = dict(self.work(name, Rows({call.args: made[call] for call in calls})))
-        known = {quantity.name for quantity in self.cases[name].quantities}
-        if strange := set(found) - known:
-            raise ValueError(f"{self.id}, {name}: found {sorted(strange)}, of which nothing is said; known: {sorted(known)}.")
-        return found
 
 
 EXPERIMENTS: dict[str, Experiment] = {}
@@ -229,12 +215,13 @@ def experiment(
     note: str = "",
     each: Callable[..., Any] | None = None,
     over: Over | None = None,
+    mean: bool = False,
 ) -> Callable[[Work], Work]:
     """Decorator: the function below runs a table or figure; a single case is called "all"."""
 
     def register(work: Work) -> Work:
         own = {"all": cases} if isinstance(cases, Case) else dict(cases)
-        enter(Experiment(id, title, place, system, baseline, own, work, each, over, note))
+        enter(Experiment(id, title, place, system, baseline, own, work, each, over, mean, note))
         return work
 
     return register

@@ -1,13 +1,14 @@
 """What runs found, kept as one small JSON file for each experiment in docs/study/results."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from study.baselines import mean_of
 from study.calls import Made, make
 from study.machine import ROOT
-from study.registry import Call, Experiment, Found, How
+from study.registry import Call, Experiment, Found, How, Rows
 
 PAGES = ROOT / "docs" / "study"
 DIGITS = 5  # that are kept
@@ -16,7 +17,7 @@ DIGITS = 5  # that are kept
 def record(experiment: Experiment, name: str, how: How, command: str, made: Mapping[Call, Made]) -> dict[str, Any]:
     """One case of which all calls are made: what was found, what they took one after the other, and with what."""
     own = [made[call] for call in experiment.calls(name, how)]
-    found = experiment.found(name, {call: one.value for call, one in made.items()}, how)
+    found = found_of(experiment, name, how, made)
     several = lambda words: " and ".join(dict.fromkeys(words))
     libraries = {library: None for one in own for library in one.versions or {}}
     return {
@@ -30,6 +31,28 @@ def record(experiment: Experiment, name: str, how: How, command: str, made: Mapp
         "versions": {key: several(v for one in own if (v := (one.versions or {}).get(key))) for key in libraries},
         "machine": several(one.machine for one in own),
     }
+
+
+def found_of(experiment: Experiment, name: str, how: How, made: Mapping[Call, Made]) -> dict[str, Found]:
+    """What a case comes to when its calls are made: as they say, on average, or put together from rows."""
+    assert experiment.work is not None
+    values = {call: made[call].value for call in experiment.calls(name, how)}
+    if experiment.each is None:
+        repeats = [{key: Found(*value) for key, value in own.items()} for own in values.values()]
+        found = {key: average([own[key] for own in repeats]) for key in repeats[0]} if experiment.mean else repeats[0]
+    else:
+        found = dict(experiment.work(name, Rows({call.args: value for call, value in values.items()})))
+    known = {quantity.name for quantity in experiment.cases[name].quantities}
+    if strange := set(found) - known:
+        raise ValueError(f"{experiment.id}, {name}: found {sorted(strange)}, of which nothing is said; known: {sorted(known)}.")
+    return found
+
+
+def average(found: Sequence[Found]) -> Found:
+    """Of repeats; the baseline may be words, or nothing."""
+    ours, beside = [one.ours for one in found], [one.baseline for one in found]
+    words = [value for value in beside if not isinstance(value, int | float)]
+    return mean_of(ours, words[0] if words else beside)
 
 
 def run(experiment: Experiment, name: str, how: How, command: str) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Whether what a source prints was reached, by rule: nothing here is typed in by hand."""
 
+from collections.abc import Mapping
+
 from study.registry import Case, Experiment, Found, Quantity
 
 GOOD = ("better", "reached", "shown")
@@ -87,6 +89,6 @@ def duration(minutes: float) -> str:
     return f"{minutes:.0f} CPU min" if minutes < 120 else f"{minutes / 60:.0f} CPU h"
 
 
-def unmet(case: Case, found: dict[str, Found]) -> list[Quantity]:
+def unmet(case: Case, found: Mapping[str, Found]) -> list[Quantity]:
     """Quantities that were found and fall short."""
     return [q for q in case.quantities if q.name in found and verdict(q, found[q.name]) not in (*GOOD, UNDECIDED, "")]

@@ -7,7 +7,7 @@ from benchmarks import robust
 from benchmarks.robust_figures import FIGURES
 
 from study.baselines import gaussian_process, mean_of, rmse
-from study.registry import Case, Found, How, Over, Rows, above, below, between, diagram, experiment, near, seeds, smaller
+from study.registry import Case, Found, How, Over, Rows, above, below, between, diagram, experiment, near, smaller
 
 ROBUST, TWINNED = "robust noise", "twinned noise"
 SHOWN = "`python -m benchmarks.robust_figures {}`; noise and sizes, of which the source says nothing, are ours."
@@ -272,14 +272,14 @@ def figure_3_10(case: str, rows: Rows) -> dict[str, Found]:
         ),
         minutes=1.5,
     ),
-    each=robust.one_referee,
-    over=seeds,
+    mean=True,
 )
-def figure_3_11(case: str, rows: Rows) -> dict[str, Found]:
+def figure_3_11(case: str, seed: int) -> dict[str, Found]:
+    row = robust.one_referee(seed)
     return {
-        "mean of f by EP, r.m.s. distance in posterior sd": mean_of(rows.column("EP f rms")),
-        "sd of f by EP over that of the sampler": mean_of(rows.column("EP sd ratio")),
-        "gate by EP, r.m.s. distance in posterior sd": mean_of(rows.column("EP gate rms")),
+        "mean of f by EP, r.m.s. distance in posterior sd": Found(row["EP f rms"]),
+        "sd of f by EP over that of the sampler": Found(row["EP sd ratio"]),
+        "gate by EP, r.m.s. distance in posterior sd": Found(row["EP gate rms"]),
     }
 
 
@@ -377,14 +377,14 @@ def figure_4_1(case: str, how: How) -> dict[str, Found]:
         minutes=1.5,
         repeats=10,
     ),
-    each=robust.one_labels,
-    over=lambda case, how: [(seed, 0.8) for seed in how.numbers],
+    mean=True,
 )
-def figure_4_2(case: str, rows: Rows) -> dict[str, Found]:
+def figure_4_2(case: str, seed: int) -> dict[str, Found]:
+    row = robust.one_labels(seed, 0.8)
     return {
-        "−log p of the true sign": mean_of(rows.column("robust nlp"), rows.column("probit nlp")),
-        "error": mean_of(rows.column("robust error"), rows.column("probit error")),
-        "suspicion of wrong labels": mean_of(rows.column("P(wrong)"), rows.column("P(right)")),
+        "−log p of the true sign": Found(row["robust nlp"], row["probit nlp"]),
+        "error": Found(row["robust error"], row["probit error"]),
+        "suspicion of wrong labels": Found(row["P(wrong)"], row["P(right)"]),
     }
 
 

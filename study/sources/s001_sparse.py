@@ -214,7 +214,7 @@ TEN_EACH = "ten rows of each cluster are few: a tuned support vector machine mis
     "§2.4",
     system=INDUCING,
     baseline="a tuned support vector machine on the same rows",
-    note="Centres at ±1.5, best possible error 0.1247; mean over ten sets of 40, 100, 200 and 400 rows.",
+    note="Centres at ±1.5, best possible error 0.1247; means over sets of 40, 100, 200 and 400 rows.",
     cases=Case(
         tuple(
             less(f"error with 4 inputs, {N} rows", 0.15, "the bar", within=0.02, why=TEN_EACH if N == 40 else "")
@@ -248,7 +248,7 @@ ROWS_2_2 = {2: 80, 3: 160, 4: 320}
     "§2.4",
     system=INDUCING,
     baseline="a tuned support vector machine on the same rows",
-    note="Centres at ±1.9, which the printed errors imply; ten sets of each; dense EP is the GP of the source.",
+    note="Centres at ±1.9, which the printed errors imply; dense EP is the GP of the source.",
     cases={
         f"D = {D}": Case(
             (
@@ -328,10 +328,7 @@ def one_labelling(name: str, number: int, way: str) -> dict[str, float]:
     "§2.3",
     system=f"{LABELS}, {INDUCING}",
     baseline="a tuned support vector machine (error and −log p, its probabilities by cross-validation); gradient boosting",
-    note=(
-        "Means over ten stored splits, three of image and splice (the source: ten folds of its own); the numbers of inducing "
-        "inputs are the source's."
-    ),
+    note=("Means over stored splits (the source: ten folds of its own); the numbers of inducing inputs are the source's."),
     cases={
         name: Case(
             (
@@ -441,7 +438,7 @@ def xor_among_noise(seed: int, way: str) -> dict[str, float]:
     "§2.5.3",
     system="supervised projection",
     baseline="gradient boosting",
-    note="Four inducing inputs, 200 rows, centres at ±2.5 (nearly separable); ten sets, as in the source.",
+    note="Four inducing inputs, 200 rows, centres at ±2.5 (nearly separable).",
     cases=Case(
         (
             less("mean error, projection to two columns", 0.37, "projection"),

@@ -4,7 +4,7 @@ import numpy as np
 from benchmarks.averaging import bayes_factors, laplace_ratios
 
 from study.baselines import mean_of
-from study.registry import Case, Found, How, above, below, between, diagram, experiment, less, near
+from study.registry import Case, Found, How, Rows, above, below, between, diagram, experiment, less, near
 
 SYSTEM = "evidences"
 
@@ -64,10 +64,11 @@ def _table(number: str, kind: str) -> None:
             minutes=1.2,
             repeats=3,
         ),
+        each=bayes_factors,
+        over=lambda case, how: [(scales, seed, 100, False) for seed in how.numbers],
     )
-    def table(case: str, how: How) -> dict[str, Found]:
-        found = [bayes_factors(scales, seed, 100, one_by_one=False) for seed in how.numbers]
-        wrong = lambda way: mean_of([abs(one[way] - one["truth"]) for one in found])
+    def table(case: str, rows: Rows) -> dict[str, Found]:
+        wrong = lambda way: mean_of([abs(row[way] - row["truth"]) for row in rows.values()])
         return {"annealed chains": wrong("ais"), "Laplace": wrong("laplace")}
 
 
@@ -83,22 +84,20 @@ _table("8.3", "complex")
     baseline="annealed chains from the mode, 100 of them",
     note="18 places of table 8.1, five data sets: |log ratio| to the truth of a mean over 100 draws of the prior.",
     cases=Case((above("plain Monte Carlo", "poor", 1.0),), minutes=0.5, repeats=3),
+    mean=True,
 )
-def figure_8_2(case: str, how: How) -> dict[str, Found]:
+def figure_8_2(case: str, seed: int) -> dict[str, Found]:
     import structgp as sg
 
-    plain, chains = [], []
-    for seed in how.numbers:
-        rng = np.random.default_rng(seed)
-        X = rng.standard_normal((18, 2))
-        y = np.exp(-0.5 * np.sum(X * X, axis=1)) + 0.05 * rng.standard_normal(18)
-        kernel = sg.SquaredExponential(0.5, sg.fixed(1.0)).with_prior(lengthscale=sg.LogNormal(0.0, 1.0))
-        gp = sg.GP(kernel, sg.Gaussian(sg.fixed(0.05**2)))
-        truth = sg.evidence(gp, X, y, method="quadrature", restarts=0).log
-        logs = [_log_evidence(X, y, float(length)) for length in np.exp(rng.standard_normal(100))]
-        plain.append(abs(float(np.logaddexp.reduce(logs) - np.log(100)) - truth))
-        chains.append(abs(sg.evidence(gp, X, y, method="ais", chains=100, seed=seed, restarts=0).log - truth))
-    return {"plain Monte Carlo": mean_of(plain, chains)}
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((18, 2))
+    y = np.exp(-0.5 * np.sum(X * X, axis=1)) + 0.05 * rng.standard_normal(18)
+    kernel = sg.SquaredExponential(0.5, sg.fixed(1.0)).with_prior(lengthscale=sg.LogNormal(0.0, 1.0))
+    gp = sg.GP(kernel, sg.Gaussian(sg.fixed(0.05**2)))
+    truth = sg.evidence(gp, X, y, method="quadrature", restarts=0).log
+    logs = [_log_evidence(X, y, float(length)) for length in np.exp(rng.standard_normal(100))]
+    chains = sg.evidence(gp, X, y, method="ais", chains=100, seed=seed, restarts=0).log
+    return {"plain Monte Carlo": Found(abs(float(np.logaddexp.reduce(logs) - np.log(100)) - truth), abs(chains - truth))}
 
 
 def _log_evidence(X: np.ndarray, y: np.ndarray, length: float) -> float:
@@ -175,22 +174,19 @@ def figure_8_4(case: str, how: How) -> dict[str, Found]:
         "aligned": Case((above("P(aligned) at the end", "becomes high"),), minutes=1),
         "turned": Case((below("P(aligned) at the end", "becomes low"),), minutes=1),
     },
+    mean=True,
 )
-def figure_8_5(case: str, how: How) -> dict[str, Found]:
+def figure_8_5(case: str, seed: int) -> dict[str, Found]:
     import structgp as sg
 
-    found = []
-    known = sg.Gaussian(sg.fixed(1e-4))
+    X, known = np.random.default_rng(seed).standard_normal((16, 2)), sg.Gaussian(sg.fixed(1e-4))
     turn = np.array([[1.0, -1.0], [1.0, 1.0]]) / np.sqrt(2)
     base = sg.SquaredExponential(np.array([3.0, 0.3]))
-    for seed in how.numbers:
-        X = np.random.default_rng(seed).standard_normal((16, 2))
-        truth = base if case == "aligned" else sg.Rotated(base, turn)
-        y = sg.GP(truth, known).sample(X, 1, seed=seed, observed=True)[0]
-        kernel = sg.SquaredExponential(np.ones(2))
-        models = {"aligned": sg.GP(kernel, known), "rotated": sg.GP(sg.Rotated(kernel), known)}
-        stream = sg.EvidenceStream(models, chains=100, seed=seed)
-        for x, value in zip(X, y, strict=True):
-            stream.tell(x, value)
-        found.append(stream.probabilities["aligned"])
-    return {"P(aligned) at the end": mean_of(found, [0.5])}
+    truth = base if case == "aligned" else sg.Rotated(base, turn)
+    y = sg.GP(truth, known).sample(X, 1, seed=seed, observed=True)[0]
+    kernel = sg.SquaredExponential(np.ones(2))
+    models = {"aligned": sg.GP(kernel, known), "rotated": sg.GP(sg.Rotated(kernel), known)}
+    stream = sg.EvidenceStream(models, chains=100, seed=seed)
+    for x, value in zip(X, y, strict=True):
+        stream.tell(x, value)
+    return {"P(aligned) at the end": Found(stream.probabilities["aligned"], 0.5)}

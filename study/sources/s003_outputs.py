@@ -6,7 +6,7 @@ import numpy as np
 from benchmarks import outputs
 
 from study.baselines import mean_of, rmse
-from study.registry import Case, Found, How, Over, Rows, above, below, between, diagram, experiment, near, seeds
+from study.registry import Case, Found, How, Rows, above, below, between, diagram, experiment, near
 
 EXACT, FILTERS, OUTPUTS = "exact regression", "filtered noise", "several outputs"
 SYSTEMS, REDUCED, METRICS = "identification of systems", "few basis functions", "turned metrics"
@@ -78,16 +78,11 @@ def _coupled(says: str, factor: float) -> tuple:
     )
 
 
-def seeds_with(parameters: str) -> Over:
-    """What a study of `benchmarks.outputs` is called with."""
-    return lambda case, how: [(seed, parameters) for seed in how.numbers]
-
-
-def coupled(case: str, rows: Rows) -> dict[str, Found]:
-    """Two outputs, drawn anew for each seed."""
+def coupled(row: dict[str, float]) -> dict[str, Found]:
+    """Two outputs of a study of `benchmarks.outputs`."""
     return {
-        "error where the output is not seen": mean_of(rows.column("rmse"), rows.column("alone")),
-        "its 95 % band holds": mean_of(rows.column("cover"), rows.column("cover alone")),
+        "error where the output is not seen": Found(row["rmse"], row["alone"]),
+        "its 95 % band holds": Found(row["cover"], row["cover alone"]),
     }
 
 
@@ -102,11 +97,10 @@ COUPLED = "`python -m benchmarks.outputs {}`: functions of our own, drawn anew f
     baseline="each output alone, the control model of the source",
     note=COUPLED.format("e4"),
     cases=Case(_coupled("learns translation and coupling, fills the gap", 0.5), minutes=0.5, repeats=20),
-    each=outputs.e4,
-    over=seeds_with("auto"),
+    mean=True,
 )
-def figure_3_2(case: str, rows: Rows) -> dict[str, Found]:
-    return coupled(case, rows)
+def figure_3_2(case: str, seed: int) -> dict[str, Found]:
+    return coupled(outputs.e4(seed, "auto"))
 
 
 @experiment(
@@ -117,11 +111,10 @@ def figure_3_2(case: str, rows: Rows) -> dict[str, Found]:
     baseline="each output alone, the control model of the source",
     note=COUPLED.format("e5"),
     cases=Case(_coupled("only the dependent model fits output 2", 0.5), minutes=0.5, repeats=12),
-    each=outputs.e5,
-    over=seeds_with("auto"),
+    mean=True,
 )
-def figure_3_3(case: str, rows: Rows) -> dict[str, Found]:
-    return coupled(case, rows)
+def figure_3_3(case: str, seed: int) -> dict[str, Found]:
+    return coupled(outputs.e5(seed, "auto"))
 
 
 @experiment(
@@ -132,11 +125,10 @@ def figure_3_3(case: str, rows: Rows) -> dict[str, Found]:
     baseline="each output alone, the control model of the source",
     note=COUPLED.format("e6"),
     cases=Case(_coupled("better than independent, less striking", 1.0), minutes=0.5, repeats=12),
-    each=outputs.e6,
-    over=seeds_with("auto"),
+    mean=True,
 )
-def figure_3_4(case: str, rows: Rows) -> dict[str, Found]:
-    return coupled(case, rows)
+def figure_3_4(case: str, seed: int) -> dict[str, Found]:
+    return coupled(outputs.e6(seed, "auto"))
 
 
 @experiment(
@@ -156,7 +148,7 @@ def figure_3_4(case: str, rows: Rows) -> dict[str, Found]:
         repeats=8,
     ),
     each=outputs.e7,
-    over=seeds_with("best"),
+    over=lambda case, how: [(seed, "best") for seed in how.numbers],
 )
 def figure_3_5(case: str, rows: Rows) -> dict[str, Found]:
     return {
@@ -211,14 +203,13 @@ def figure_3_6(case: str, how: How) -> dict[str, Found]:
         ),
         minutes=1.5,
     ),
-    each=outputs.e8,
-    over=seeds_with("best"),
+    mean=True,
 )
-def figure_3_7(case: str, rows: Rows) -> dict[str, Found]:
-    ratio = float(np.mean(rows.column("sd 20")) / np.mean(rows.column("sd 14")))
+def figure_3_7(case: str, seed: int) -> dict[str, Found]:
+    row = outputs.e8(seed, "best")
     return {
-        "spread fourteen steps ahead": mean_of(rows.column("sd 14"), rows.column("alone 14")),
-        "spread twenty steps ahead over that at fourteen": Found(ratio, 1.0),
+        "spread fourteen steps ahead": Found(row["sd 14"], row["alone 14"]),
+        "spread twenty steps ahead over that at fourteen": Found(row["sd 20"] / row["sd 14"], 1.0),
     }
 
 
@@ -267,15 +258,6 @@ def figure_3_9(case: str, how: How) -> dict[str, Found]:
     }
 
 
-def identified(seed: int) -> dict[str, float]:
-    """The fit of an impulse response by kernels, and by least squares."""
-    import structgp as sg
-
-    g, u, y = outputs.record(seed, "low-pass, SNR 1")
-    fit = lambda **options: outputs.closeness(g, sg.identify(u, y, lags=len(g), **options).weights[0])
-    return {"ours": fit(), "least squares": fit(method="ls", length="aicc")}
-
-
 @experiment(
     "003.figure-4.1",
     "Systems identified from inputs and outputs",
@@ -284,11 +266,14 @@ def identified(seed: int) -> dict[str, float]:
     baseline="least squares with its length by AICc (the classical way of the source, §4.1.1)",
     note="`python -m benchmarks.outputs bank`: the source has a diagram and no data; random systems of order 2 to 12 stand in.",
     cases=Case((above("fit W of the impulse response, low-pass input, SNR 1", "(ours)"),), minutes=2, repeats=10),
-    each=identified,
-    over=seeds,
+    mean=True,
 )
-def figure_4_1(case: str, rows: Rows) -> dict[str, Found]:
-    return {"fit W of the impulse response, low-pass input, SNR 1": mean_of(rows.column("ours"), rows.column("least squares"))}
+def figure_4_1(case: str, seed: int) -> dict[str, Found]:
+    import structgp as sg
+
+    g, u, y = outputs.record(seed, "low-pass, SNR 1")
+    fit = lambda **options: outputs.closeness(g, sg.identify(u, y, lags=len(g), **options).weights[0])
+    return {"fit W of the impulse response, low-pass input, SNR 1": Found(fit(), fit(method="ls", length="aicc"))}
 
 
 @experiment(

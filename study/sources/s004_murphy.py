@@ -62,23 +62,23 @@ def figure_15_2(case: str, how: How) -> dict[str, Found]:
         minutes=0.4,
         repeats=20,
     ),
+    mean=True,
 )
-def figure_15_3(case: str, how: How) -> dict[str, Found]:
+def figure_15_3(case: str, seed: int) -> dict[str, Found]:
     import structgp as sg
 
-    settings = {"own": (1, 1, 0.1), "(0.3, 1.08, 0.00005)": (0.3, 1.08, 5e-5), "(3, 1.16, 0.89)": (3.0, 1.16, 0.89)}
-    errors: dict[str, list[float]] = {name: [] for name in (*settings, "learned")}
-    for seed in how.numbers:
-        rng = np.random.default_rng(seed)
-        places = np.concatenate([rng.uniform(-7, 7, 20), np.linspace(-6, 6, 50)])
-        f = sg.GP(sg.SquaredExponential()).sample(places, seed=seed)[0]
-        y = f[:20] + 0.1 * rng.standard_normal(20)
-        make = lambda ell, size, noise: sg.GP(sg.SquaredExponential(float(ell), float(size) ** 2), sg.Gaussian(noise**2))
-        for name, setting in settings.items():
-            errors[name].append(rmse(make(*setting).condition(places[:20], y).predict(places[20:]).mean, f[20:]))
-        errors["learned"].append(rmse(make(1, 1, 0.3).fit(places[:20], y).predict(places[20:]).mean, f[20:]))
-    found = {f"error with {name}": mean_of(errors[name], errors["own"]) for name in list(settings)[1:]}
-    return found | {"error learned": mean_of(errors["learned"], errors["own"])}
+    rng = np.random.default_rng(seed)
+    places = np.concatenate([rng.uniform(-7, 7, 20), np.linspace(-6, 6, 50)])
+    f = sg.GP(sg.SquaredExponential()).sample(places, seed=seed)[0]
+    x, y = places[:20], f[:20] + 0.1 * rng.standard_normal(20)
+    make = lambda ell, size, noise: sg.GP(sg.SquaredExponential(float(ell), float(size) ** 2), sg.Gaussian(noise**2))
+    error = lambda fitted: rmse(fitted.predict(places[20:]).mean, f[20:])
+    own = error(make(1, 1, 0.1).condition(x, y))
+    return {
+        "error with (0.3, 1.08, 0.00005)": Found(error(make(0.3, 1.08, 0.00005).condition(x, y)), own),
+        "error with (3, 1.16, 0.89)": Found(error(make(3, 1.16, 0.89).condition(x, y)), own),
+        "error learned": Found(error(make(1, 1, 0.3).fit(x, y)), own),
+    }
 
 
 @experiment(
@@ -146,19 +146,20 @@ def figure_15_5(case: str, how: How) -> dict[str, Found]:
     cases=Case(
         tuple(below(f"−log p, {way}", "better than a point") for way in ("grid", "hmc", "ccd")), minutes=1.5, repeats=10
     ),
+    mean=True,
 )
-def figure_15_6(case: str, how: How) -> dict[str, Found]:
+def figure_15_6(case: str, seed: int) -> dict[str, Found]:
     import structgp as sg
 
-    scores: dict[str, list[float]] = {way: [] for way in ("best", "grid", "hmc", "ccd")}
-    for seed in how.numbers:
-        rng = np.random.default_rng(seed)
-        x = rng.uniform(-5, 5, 42)
-        y = sg.GP(sg.SquaredExponential(), sg.Gaussian(0.04)).sample(x, seed=seed, observed=True)[0]
-        for way, own in scores.items():
-            fitted = sg.GP(sg.SquaredExponential(), sg.Gaussian(0.1)).fit(x[:12], y[:12], parameters=way)
-            own.append(-float(np.mean(fitted.predict(x[12:]).log_prob(y[12:]))))
-    return {f"−log p, {way}": mean_of(own, scores["best"]) for way, own in scores.items() if way != "best"}
+    x = np.random.default_rng(seed).uniform(-5, 5, 42)
+    y = sg.GP(sg.SquaredExponential(), sg.Gaussian(0.04)).sample(x, seed=seed, observed=True)[0]
+
+    def score(way: str) -> float:
+        fitted = sg.GP(sg.SquaredExponential(), sg.Gaussian(0.1)).fit(x[:12], y[:12], parameters=way)
+        return -float(np.mean(fitted.predict(x[12:]).log_prob(y[12:])))
+
+    best = score("best")
+    return {f"−log p, {way}": Found(score(way), best) for way in ("grid", "hmc", "ccd")}
 
 
 @experiment(
@@ -177,25 +178,22 @@ def figure_15_6(case: str, how: How) -> dict[str, Found]:
         minutes=0.7,
         repeats=5,
     ),
+    mean=True,
 )
-def figure_15_7(case: str, how: How) -> dict[str, Found]:
+def figure_15_7(case: str, seed: int) -> dict[str, Found]:
     import structgp as sg
 
-    ours, short, others = [], [], []
-    for seed in how.numbers:
-        part = parity(2, 120, seed, 1.5)
-        gp = sg.GP(sg.SquaredExponential(1.0, 4.0), sg.Bernoulli("logit"))
-        fitted = gp.fit(part.X_train, part.y_train, inference="laplace", parameters="best")
-        kernel = sg.SquaredExponential(float(fitted.kernel.lengthscale) / 5, float(fitted.kernel.variance))
-        by_hand = sg.GP(kernel, sg.Bernoulli("logit")).condition(part.X_train, part.y_train, inference="laplace")
-        ours.append(of_labels(fitted.predict(part.X_test).probability, part.y_test))
-        short.append(of_labels(by_hand.predict(part.X_test).probability, part.y_test))
-        others.append(of_labels(support_vectors(part), part.y_test))
-    column = lambda rows, k: [row[k] for row in rows]
+    part = parity(2, 120, seed, 1.5)
+    gp = sg.GP(sg.SquaredExponential(1.0, 4.0), sg.Bernoulli("logit"))
+    fitted = gp.fit(part.X_train, part.y_train, inference="laplace", parameters="best")
+    kernel = sg.SquaredExponential(float(fitted.kernel.lengthscale) / 5, float(fitted.kernel.variance))
+    by_hand = sg.GP(kernel, sg.Bernoulli("logit")).condition(part.X_train, part.y_train, inference="laplace")
+    ours, short = (of_labels(model.predict(part.X_test).probability, part.y_test) for model in (fitted, by_hand))
+    peer = of_labels(support_vectors(part), part.y_test)
     return {
-        "error, learned": mean_of(column(ours, 0), column(others, 0)),
-        "−log p, learned": mean_of(column(ours, 1), column(others, 1)),
-        "−log p with lengthscales a fifth as long": mean_of(column(short, 1), column(ours, 1)),
+        "error, learned": Found(ours[0], peer[0]),
+        "−log p, learned": Found(ours[1], peer[1]),
+        "−log p with lengthscales a fifth as long": Found(short[1], ours[1]),
     }
 
 

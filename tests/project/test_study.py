@@ -1,5 +1,7 @@
 """The study: every table and figure of the sources has an entry, verdicts follow from numbers, pages from results."""
 
+import os
+import statistics
 import sys
 from pathlib import Path
 
@@ -8,9 +10,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.processes import DIED  # noqa: E402
 from study import pages  # noqa: E402
 from study.__main__ import main  # noqa: E402
-from study.registry import (  # noqa: E402  # noqa: E402
+from study.calls import make_all  # noqa: E402
+from study.calls import path_of as path_of_call  # noqa: E402
+from study.registry import (  # noqa: E402
+    Call,
     Case,
     Experiment,
     Found,
@@ -173,3 +179,48 @@ def test_the_command_line(capsys):
     assert "no experiment '004.figure-15.88': did you mean 004.figure-15.8" in capsys.readouterr().err
     assert main(["004.figure-15.1", "--discard"]) == 0
     assert "a drawing of an idea" in capsys.readouterr().out
+
+
+def tossed(case, number):
+    """One repeat: its number, beside one more."""
+    return {"a": Found(float(number), number + 1.0)}
+
+
+def rolled(way, number):
+    """One call of an experiment that puts rows together."""
+    return {"a": {"low": 0.0, "high": 10.0}[way] + number}
+
+
+def spread_over(case, rows):
+    return {"a": Found(max(rows.column("a", "high")), max(rows.column("a", "low")))}
+
+
+def made_of(**how):
+    return Experiment("000.figure-0", "t", "p", "s", cases={"all": Case((smaller("a"),), repeats=3)}, **how)
+
+
+def test_repeats_are_averaged():
+    found = run(made_of(work=tossed, mean=True), "all", How(3, first=2), "")["found"]["a"]
+    assert found == {"ours": 3.0, "baseline": 4.0, "error": pytest.approx(3**-0.5, rel=1e-4)}
+
+
+def test_rows_are_put_together_and_shared(tmp_path):
+    e = made_of(work=spread_over, each=rolled, over=lambda case, how: [(w, k) for k in how.numbers for w in ("low", "high")])
+    assert run(e, "all", How(3), "")["found"]["a"] == {"ours": 12.0, "baseline": 2.0}
+    calls = e.calls("all", How(3)) + e.calls("all", How(2))
+    first = list(make_all(calls, folder=tmp_path))
+    assert len(first) == 6, "a call that two cases ask for is made once"
+    call = first[0][0]
+    path = path_of_call(call, tmp_path)
+    path.write_text(path.read_text().replace('"value": {"a": 0.0}', '"value": {"a": 7.5}'))
+    assert dict(make_all(calls, folder=tmp_path))[call].value == {"a": 7.5}, "what is kept is not made again"
+
+
+def test_calls_in_processes_of_their_own_say_what_they_say_here(monkeypatch):
+    for key in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS"):
+        monkeypatch.setenv(key, os.environ.get(key, ""))  # what is set for the processes does not stay
+    good, bad, dead = Call(statistics.fmean, ((1.0, 2.0),)), Call(statistics.fmean, ((),)), Call(os._exit, (3,))
+    made = dict(make_all([good, bad, dead], jobs=3))
+    assert made[good].value == 1.5
+    assert "StatisticsError" in made[bad].reason
+    assert made[dead].reason == DIED
