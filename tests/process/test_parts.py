@@ -84,6 +84,33 @@ def test_parts_are_the_whole(x64, name):
         assert np.allclose(found[1], known_.variance[:, 0][back], atol=1e-10, equal_nan=True)
 
 
+class Counted(Here):
+    """One call after the other, counting rounds."""
+
+    rounds = 0
+
+    def map(self, function, *arguments):
+        self.rounds += 1
+        return super().map(function, *arguments)
+
+
+@pytest.mark.parametrize(("name", "rounds"), [("Matern32", 2), ("diffuse basis", 3)])
+def test_an_evaluation_takes_two_rounds_or_three(x64, name, rounds):
+    gp, counted = CASES[name], Counted(1e9)
+    cuts, known = in_time(in_parts(gp, T, Y, NOISE, over=counted), gp)
+    evidence, before = SeriesEvidence(gp, *known, _engine(gp, cuts, None)[0], cuts.series), counted.rounds
+    evidence(free_vector(gp))
+    assert counted.rounds - before == rounds
+
+
+@pytest.mark.parametrize("cuts", [(0, N), (0, 13, N)])
+def test_one_part_and_two_are_the_whole(x64, cuts):
+    gp = CASES["Matern52"]
+    parts, whole = condition_parts(gp, in_parts(gp, T, Y, NOISE, cuts)), gp.condition(T, Y, noise=NOISE, missing="infer")
+    assert np.isclose(parts.log_evidence, whole.log_evidence, rtol=1e-12)
+    assert np.allclose(parts.predict(NEW).mean, whole.predict(NEW).mean, atol=1e-11)
+
+
 @pytest.mark.parametrize("name", zoo.mostly_full({"Matern32": 0, "diffuse basis": 0}, "Matern32"))
 def test_parts_on_machines_with_many_lanes(x64, monkeypatch, name):
     """A part of several segments, whose places are joined in parallel."""
@@ -183,7 +210,7 @@ def test_what_parts_cannot_do_is_refused(file):
         sg.GP(sg.SquaredExponential()).condition(rows)
     with pytest.raises(ValueError, match="parameters='nuts' is not for data in parts: leave it out, or take 'best'"):
         gp.fit(rows, parameters="nuts")
-    with pytest.raises(ValueError, match="must have Gaussian noise, not Bernoulli"):
+    with pytest.raises(ValueError, match=r"must have Gaussian noise, not Bernoulli, .* fit on some of the rows in memory"):
         sg.GP(sg.Matern32(), sg.Bernoulli()).fit(rows)
     with pytest.raises(TypeError, match="y is the name of the column that is foretold"):
         gp.fit(str(folder / "0.parquet"), y)

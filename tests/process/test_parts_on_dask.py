@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import warnings
 
 import dask
@@ -12,7 +13,14 @@ import pandas as pd
 import pytest
 
 import structgp as sg
+from structgp.crew import Here
+from structgp.engines.inducing import InducingEngine
+from structgp.inputs.parts import sources_of
+from structgp.models.pursuit.parts import PartsEvidence, hold_standard, units_of_parts
+from structgp.models.pursuit.sine_model import SineModel
 from structgp.parameters.tree import free_vector
+from structgp.process.parts import read_parts
+from structgp.process.parts_of_rows import _evidence
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # what Dask asks of pandas
 
@@ -61,17 +69,9 @@ def test_collections_have_the_same_partitions(table):
         GP.condition(table["t"], Y)
 
 
-def killing(client, when):
-    """A reporter of progress that kills a worker at an evaluation."""
-
-    def tell(evaluations, best):
-        if evaluations == when:
-            os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
-
-    return tell
-
-
-def test_a_worker_that_is_killed_changes_no_bit(x64, table):
+@pytest.fixture(scope="module")
+def client():
+    """A client of two workers of their own processes, which do not mind that one of them dies."""
     from distributed import Client, LocalCluster
 
     quiet = {
@@ -83,19 +83,99 @@ def test_a_worker_that_is_killed_changes_no_bit(x64, table):
         warnings.simplefilter("ignore")  # of sockets and threads that die with the worker
         options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
         with LocalCluster(**options) as cluster, Client(cluster) as client:
-            calm = GP.fit(table["t"], table["y"])
-            assert "on 2 workers" in str(calm.plan)
-            before = set(client.run(os.getpid).values())
-            hit = GP.fit(table["t"], table["y"], progress=killing(client, 4))
-            assert before != set(client.run(os.getpid).values())
-            assert np.array_equal(free_vector(calm.gp), free_vector(hit.gp))
-            assert calm.log_evidence == hit.log_evidence
-            assert np.array_equal(calm.predict(NEW).mean, hit.predict(NEW).mean)
-            few = {"restarts": 2, "parameters": "best", "structure": "dense"}
-            apart = GP.fit(T[:60], Y[:60], over=client, **few)
+            yield client
+
+
+def killing(client, when):
+    """A reporter of progress that kills a worker after an evaluation."""
+
+    def tell(evaluations, best):
+        if evaluations == when:
+            os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+
+    return tell
+
+
+class Dying:
+    """A plugin of workers that kills one of them while it works on its nth share, in the midst of a round."""
+
+    idempotent, name = True, "dying"
+
+    def __init__(self, process, nth):
+        self.process, self.left = process, nth
+
+    def setup(self, worker):
+        pass
+
+    def transition(self, key, start, finish, **_):
+        if finish == "executing" and os.getpid() == self.process and str(key).startswith("structgp-contribute"):
+            self.left -= 1
+            if not self.left:
+                os.kill(self.process, signal.SIGKILL)
+
+
+def test_a_worker_that_is_killed_changes_no_bit(x64, table, client):
+    import cloudpickle
+    from distributed.diagnostics.plugin import WorkerPlugin
+
+    calm = GP.fit(table["t"], table["y"])
+    assert "on 2 workers" in str(calm.plan)
+    before = set(client.run(os.getpid).values())
+    between = GP.fit(table["t"], table["y"], progress=killing(client, 4))
+    after = set(client.run(os.getpid).values())
+    assert before != after
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    client.register_plugin(type("Dying", (Dying, WorkerPlugin), {})(min(after), 7))
+    midst = GP.fit(table["t"], table["y"])
+    assert min(after) not in client.run(os.getpid).values()
+    for hit in (between, midst):
+        assert np.array_equal(free_vector(calm.gp), free_vector(hit.gp))
+        assert calm.log_evidence == hit.log_evidence
+        assert calm.learning.evaluations == hit.learning.evaluations
+        assert np.array_equal(calm.predict(NEW).mean, hit.predict(NEW).mean)
+    few = {"restarts": 2, "parameters": "best", "structure": "dense"}
+    apart = GP.fit(T[:60], Y[:60], over=client, **few)
     assert np.allclose(free_vector(apart.gp), free_vector(GP.fit(T[:60], Y[:60], **few).gp), rtol=1e-9)  # other threads there
-    alone = GP.fit(table["t"], table["y"])
+    alone = GP.fit(table["t"], table["y"], over=Here(1e9))
     assert np.isclose(alone.log_evidence, calm.log_evidence, rtol=1e-12)
     assert np.allclose(
         alone.predict(NEW).mean, GP.fit(T, Y, structure="markov", parameters="best").predict(NEW).mean, atol=1e-4
     )
+
+
+@pytest.mark.full
+def test_workers_say_of_rows_what_this_process_says(x64, tmp_path, client):
+    """The same parts here and there: sums of an additive model, projection pursuit, inducing inputs, many series, chains."""
+    X = RNG.uniform(-1, 1, (240, 2))
+    y = np.sin(3 * X[:, 0]) + X[:, 1] + 0.1 * RNG.normal(size=240)
+    meter = np.repeat(["a", "b", "c", "d"], 60)
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y})
+    frame.to_parquet(tmp_path / "rows.parquet")
+    frame.assign(meter=meter)[["a", "meter", "y"]].to_parquet(tmp_path / "series.parquet")
+    rows, series = (sg.ParquetBatches(tmp_path / f"{name}.parquet", "y", rows=120) for name in ("rows", "series"))
+    gp = sg.GP(sg.Matern32([1.0, 1.0]), sg.Gaussian(0.05))
+    functions = SineModel(RNG.normal(size=(2, 2)), [0.8, 1.1], [0.5, 0.7], 0.3, 0.1, sines=4)
+    chains = {"parameters": sg.Averaging("hmc", members=4, steps=2), "restarts": 0, "structure": "dense"}
+
+    def pursuit(over):
+        looked = read_parts(sources_of(rows, None), GP, "error", over, {})
+        handles = looked.crew.made(hold_standard, looked.rows, [units_of_parts(looked)] * 2)
+        return np.append(*PartsEvidence(functions, handles, looked.crew)(free_vector(functions)))
+
+    def inducing(over):
+        looked = read_parts(sources_of(rows, None), gp, "error", over, {})
+        through = gp.replace(kernel=sg.Induced(gp.kernel, X[:12]))
+        return np.append(*_evidence(through, looked, InducingEngine("vfe"))(free_vector(through)))
+
+    questions = {
+        "inducing": inducing,
+        "pursuit": pursuit,
+        "additive": lambda over: sg.AdditiveGP().condition(rows, over=over).log_evidence,
+        "series": lambda over: GP.condition_series(series, by="meter", over=over).log_evidence,
+        "chains": lambda over: GP.fit(T[:20], Y[:20], over=over, **chains).predict(NEW).mean,
+        "models": lambda over: sg.compare({"a": GP, "b": GP}, T[:20], Y[:20], parameters="best", over=over).evidences["b"].log,
+    }
+    for name, question in questions.items():
+        there, here = question(client), question(Here(1e9))
+        digits = 1e-6 if name in ("chains", "models") else 1e-11  # where climbs stop and chains go, rounding decides
+        assert np.allclose(there, here, rtol=digits, atol=digits * np.max(np.abs(here))), name

@@ -104,6 +104,21 @@ def test_importing_costs_nothing():
     assert run(f"import sys, structgp; print([m for m in {heavy.split()} if m in sys.modules])").strip() == "[]"
 
 
+def test_parts_ask_for_dask_only_where_data_are_dasks(tmp_path):
+    code = f"""
+import sys
+import numpy as np, polars as pl
+import structgp as sg
+for name in sg.__all__:
+    getattr(sg, name)
+t = np.arange(40.0)
+pl.DataFrame({{"t": t, "y": np.sin(t)}}).write_parquet(r"{tmp_path / "rows.parquet"}")
+sg.GP(sg.Matern32()).condition(sg.ParquetBatches(r"{tmp_path / "rows.parquet"}", "y", rows=20)).predict([0.5])
+print([name for name in ("dask", "distributed") if name in sys.modules])
+"""
+    assert run(code).strip() == "[]"
+
+
 def test_using_changes_no_switch():
     code = """
 import jax

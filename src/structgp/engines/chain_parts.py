@@ -6,6 +6,7 @@ every part knows its share of log|C| and TᵀC⁻¹T, with the gradient of the w
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -41,19 +42,24 @@ class ChainInParts(eqx.Module):
     harmonics: int = eqx.field(static=True, default=0)
     accurate: bool = eqx.field(static=True, default=True)
     approximate: str | None = eqx.field(static=True, default=None)
+    varies: bool = eqx.field(static=True, default=False)
 
     name = "Kalman"
 
-    @classmethod
-    def tuned(cls, model: Model, first: float, least_noise: float, approximate: str | None = None) -> ChainInParts:
+    def tuned(self, model: Model, first: float, least_noise: float) -> ChainInParts:
         """The choices that suit these values."""
-        return cls(harmonics_of(model.kernel), _is_quiet(model, first, least_noise), approximate)
+        quiet = _is_quiet(model, first, least_noise)
+        return ChainInParts(harmonics_of(model.kernel), quiet, self.approximate, self.varies)
 
-    def why_not(self, kernel: Kernel, first: float, last: float) -> No | None:
-        """Why this kernel is no chain along the times of a series."""
-        places = as_times(np.array([first, last]))
-        form = state_space(approximated(kernel, self.approximate), places, self.harmonics or 4)
-        return form if isinstance(form, No) else None
+    @classmethod
+    def along(cls, kernel: Kernel, first: float, last: float, approximate: str | None = None) -> ChainInParts | No:
+        """The engine for this kernel, or why it is no chain along the times of a series."""
+        form = state_space(approximated(kernel, approximate), as_times(np.array([first, last])), harmonics_of(kernel) or 4)
+        return form if isinstance(form, No) else cls(approximate=approximate, varies=form.chain.varies)
+
+    def place(self) -> contextlib.AbstractContextManager[Any]:
+        """Where this is computed: chains that vary from place to place go step by step, which an accelerator is slow at."""
+        return where.on_host() if self.varies else contextlib.nullcontext()
 
     def chain(self, kernel: Kernel, part: ChainPart) -> chains.Chain:
         """The chain of the whole series."""
@@ -101,11 +107,12 @@ def joined(chain: chains.Chain) -> bool:
 
 def condense(model: Model, part: ChainPart, engine: ChainInParts) -> Message:
     """What a part says: by its first and last places where it forgets what lies between, else by all of it."""
-    if len(part.t) > 2 * EDGE and where.backend() == "cpu" and int(part.count) > 2 * EDGE:
-        found, forgets = jax.device_get(_edges(model, part, engine))
-        if forgets:
-            return found
-    return jax.device_get(_whole(model, part, engine))
+    with engine.place():
+        if len(part.t) > 2 * EDGE and where.backend() == "cpu" and int(part.count) > 2 * EDGE:
+            found, forgets = jax.device_get(_edges(model, part, engine))
+            if forgets:
+                return found
+        return jax.device_get(_whole(model, part, engine))
 
 
 def meet(model: Model, first: float, engine: ChainInParts, messages: Sequence[Message]) -> list[Others]:

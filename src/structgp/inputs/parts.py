@@ -172,7 +172,10 @@ def share_of(parts: int) -> int:
 def in_order(facts: Sequence[Facts]) -> list[int]:
     """The order of parts along one column; those that overlap are refused."""
     if any(len(fact.first) != 1 for fact in facts):
-        raise ValueError(f"parts of a series have one column, its times, got {len(facts[0].first)}")
+        raise ValueError(
+            f"parts of a series have one column, its times, got {len(facts[0].first)}: rows of several columns, or with the "
+            "number of an output, take approximate=Inducing(500), and sums of functions of columns AdditiveGP"
+        )
     order = sorted(range(len(facts)), key=lambda i: (facts[i].first[0], facts[i].last[0]))
     for i, j in itertools.pairwise(order):
         if facts[i].last[0] > facts[j].first[0]:

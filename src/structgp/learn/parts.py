@@ -191,12 +191,14 @@ def _at(theta: Any, model: Any) -> Any:
 
 def sums(theta: Any, held: Held, others: Others, engine: ChainInParts) -> tuple[Any, Any]:
     """The share of a part in log|C| and TᵀC⁻¹T."""
-    return jax.device_get(_sums(theta, held, others, engine))
+    with engine.place():
+        return jax.device_get(_sums(theta, held, others, engine))
 
 
 def contribute(theta: Any, held: Held, others: Others, slopes: Slopes, engine: ChainInParts) -> tuple[Any, Any]:
     """The share of a part in a function of log|C| and TᵀC⁻¹T with these slopes, and its gradient."""
-    return jax.device_get(_share(theta, held, others, slopes, engine))
+    with engine.place():
+        return jax.device_get(_share(theta, held, others, slopes, engine))
 
 
 @functools.partial(jax.jit, static_argnames="engine")

@@ -238,13 +238,14 @@ _marginals = jax.jit(Posterior.marginals)
 
 def _answer(theta: Any, held: Held, others: Others, engine: Any, weights: Weights, x: np.ndarray) -> tuple[Any, Any]:
     """Mean and variance of f at places inside a part, before the first or after the last."""
-    posterior = _given_part(theta, held, others, weights, engine)
-    means, variances = [np.zeros((0, posterior.targets))], [np.zeros(0)]
-    for at in range(0, len(x), PIECE):
-        piece = x[at : at + PIECE, None]
-        mean, variance = _marginals(posterior, filled(piece, size_for(len(piece))))
-        means.append(np.asarray(mean)[: len(piece)])
-        variances.append(np.asarray(variance)[: len(piece)])
+    with engine.place():
+        posterior = _given_part(theta, held, others, weights, engine)
+        means, variances = [np.zeros((0, posterior.targets))], [np.zeros(0)]
+        for at in range(0, len(x), PIECE):
+            piece = x[at : at + PIECE, None]
+            mean, variance = _marginals(posterior, filled(piece, size_for(len(piece))))
+            means.append(np.asarray(mean)[: len(piece)])
+            variances.append(np.asarray(variance)[: len(piece)])
     return np.concatenate(means), np.concatenate(variances)
 
 
@@ -267,13 +268,15 @@ def _together(answers: list[tuple[Any, Any, Any]]) -> tuple[Any, Any]:
 
 def _smoothed(theta: Any, held: Held, others: Others, engine: Any, weights: Weights, rows: int) -> tuple[Any, Any]:
     """Mean and variance of f at the rows of a part, as the caller had them."""
-    posterior = _given_part(theta, held, others, weights, engine)
-    return tuple(_as_given(held, part, rows) for part in moments.smoothed(posterior))  # type: ignore[return-value]
+    with engine.place():
+        posterior = _given_part(theta, held, others, weights, engine)
+        return tuple(_as_given(held, part, rows) for part in moments.smoothed(posterior))  # type: ignore[return-value]
 
 
 def _left_out(theta: Any, held: Held, others: Others, engine: Any, weights: Weights, rows: int) -> tuple[Any, Any]:
     """Mean and variance of each observation of a part given all others, NaN where nothing was seen."""
-    precision, alpha = _inverse_parts(_given_part(theta, held, others, weights, engine))
+    with engine.place():
+        precision, alpha = map(np.asarray, _inverse_parts(_given_part(theta, held, others, weights, engine)))
     seen = np.asarray(held.part.data.seen)
     precision = np.where(seen, precision, np.nan)
     mean = np.asarray(held.part.data.y) - alpha / precision[:, None]

@@ -25,6 +25,7 @@ from ..learn.maximise import climb
 from ..learn.objective import Objective
 from ..learn.parts import SeriesEvidence
 from ..parameters.tree import free_vector
+from ..structure.base import No
 from .conditioning import check_inputs
 from .fitted_parts import SHARE, Cuts, FittedParts, Known, PartsPlan, held_parts, plan_of
 from .parts_of_rows import condition_rows, fit_rows
@@ -109,7 +110,10 @@ def in_time(looked: Looked, gp: Any) -> tuple[Cuts, Known]:
 def _check_options(gp: Any, options: dict[str, Any]) -> None:
     """Refuse what a series in parts cannot do."""
     if not gp.likelihood.is_gaussian:
-        raise ValueError(f"data in parts must have Gaussian noise, not {type(gp.likelihood).__name__}: fit on data in memory")
+        raise ValueError(
+            f"data in parts must have Gaussian noise, not {type(gp.likelihood).__name__}, whose sites take many passes over "
+            "all rows: fit on some of the rows in memory"
+        )
     if options.get("structure") == "dense":
         raise ValueError("structure='dense' has no parts: its matrix couples all rows")
     for name, value in options.items():
@@ -129,15 +133,14 @@ def _engine(gp: Any, cuts: Cuts, approximate: Any) -> tuple[Any, ChainInParts]:
     if approximation is not None and not isinstance(approximation, FiniteState):
         raise ValueError(f"data in parts take approximate=Inducing(500), 'state-space' or 'matern', got {approximation}")
     name, ends = getattr(approximation, "name", None), (cuts.firsts[0], cuts.lasts[-1])
-    tuned = lambda model: ChainInParts.tuned(model, float(ends[0]), cuts.least_noise, name)
-    engine = tuned(gp)
-    refused = engine.why_not(gp.kernel, *ends)
-    if refused is not None:
+    found = ChainInParts.along(gp.kernel, *ends, name)
+    if isinstance(found, No):
         raise ValueError(
-            f"data in parts need a kernel with a finite state along one column: {refused.reason}. "
+            f"data in parts need a kernel with a finite state along one column: {found.reason}. "
             "structure='dense' has no parts: its matrix couples all rows; approximate=Inducing(500) has"
         )
-    return tuned, engine
+    tuned = lambda model: found.tuned(model, float(ends[0]), cuts.least_noise)
+    return tuned, tuned(gp)
 
 
 @double_precision
