@@ -8,9 +8,11 @@ import warnings
 import dask
 import dask.array as da
 import dask.dataframe as dd
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.model_selection import cross_val_score
 
 import structgp as sg
 from structgp.crew import Here
@@ -167,7 +169,13 @@ def test_workers_say_of_rows_what_this_process_says(x64, tmp_path, client):
         through = gp.replace(kernel=sg.Induced(gp.kernel, X[:12]))
         return np.append(*_evidence(through, looked, InducingEngine("vfe"))(free_vector(through)))
 
+    def folds(over):
+        how = {"backend": "dask", "client": over} if over is client else {"backend": "sequential"}
+        with joblib.parallel_config(**how):
+            return cross_val_score(sg.GPRegressor(sg.Matern32(), learn=False), T[:60, None], Y[:60], cv=3)
+
     questions = {
+        "folds": folds,
         "inducing": inducing,
         "pursuit": pursuit,
         "additive": lambda over: sg.AdditiveGP().condition(rows, over=over).log_evidence,
