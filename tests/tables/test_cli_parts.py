@@ -29,5 +29,8 @@ def test_many_files_are_one_series(tmp_path):
     smoothed = pl.read_parquet(tmp_path / "out" / "smoothed")
     assert np.allclose(smoothed["hour"], t)
     assert np.allclose(smoothed["mean"], whole.smoothed().mean, atol=1e-3)  # where two climbs stop
+    again = sg.load(found["files"]["fitted"])
+    assert again.log_evidence == found["log_evidence"]
+    assert np.allclose(again.predict([3.3]).mean, whole.predict([3.3]).mean, atol=1e-3)
     assert "one column of times, and there are hour, other" in json.loads(run(*arguments).stdout)["error"]
     assert "name the column to be predicted" in run("fit", tmp_path / "*.parquet").stderr

@@ -17,7 +17,7 @@ def is_many(data: Path, scheduler: str | None) -> bool:
 def fit_in_parts(
     data: Path, target: str | None, time: str | None, kernel: str | None, over: Any, out: Path, seconds: Any, seed: int
 ) -> dict[str, Any]:
-    """Learn a column along a column of times; writes one file of smoothed values for each part."""
+    """Learn a column along a column of times; writes one file of smoothed values for each part, and what was learned."""
     import numpy as np
 
     import structgp as sg
@@ -39,6 +39,9 @@ def fit_in_parts(
     for number, (block, found) in enumerate(zip(blocks, fitted.smoothed(), strict=True)):
         table = block.read()[0].with_columns(mean=np.asarray(found.mean), sd=np.sqrt(np.asarray(found.variance)))
         table.write_parquet(folder / f"{number:05d}.parquet")
+    kept = out / "fitted.structgp"
+    fitted.save(kept)
     values = {name: np.asarray(value).tolist() for name, value in named_values(fitted.gp).items()}
     answer = {"rows": sum(fitted.plan.rows), "log_evidence": fitted.log_evidence, "values": values}
-    return {**answer, "files": {"smoothed": str(folder)}, "text": f"{fitted.summary()}\n\nsmoothed     {folder}"}
+    said = f"{fitted.summary()}\n\nsmoothed     {folder}\nfitted       {kept}, which structgp.load reads"
+    return {**answer, "files": {"smoothed": str(folder), "fitted": str(kept)}, "text": said}
