@@ -266,11 +266,11 @@ class GP(Parametrised):
 
         A series that is too long for one place comes in parts: X and y are Dask collections, or X the path of Parquet files and
         y the name of a column, or X is a `ParquetBatches`. The parts are worked on where they are read, by the current Dask
-        client or what `over` names: a client, the address of a scheduler, an executor as in `concurrent.futures`, or
-        devices such as `jax.devices()`; else here, one after the other. The numbers are those of the whole, to rounding; the result is a `FittedParts`. Rows of several
-        columns take ``approximate=Inducing(500)``, and the result is an `InducingStream` that has seen all of them. Of data in
-        memory `over` has the climbs of `restarts` and `starts` done elsewhere, each by itself, and chains ("nuts", "ais", …) in
-        four groups, whose draws do not depend on who moves them.
+        client or what `over` names: a client, the address of a scheduler, an executor as in `concurrent.futures`, or devices
+        such as `jax.devices()`; else here, one after the other. The numbers are those of the whole, to rounding; the result is
+        a `FittedParts`. Rows of several columns take ``approximate=Inducing(500)``, and the result is an `InducingStream` that
+        has seen all of them. Of data in memory `over` has the climbs of `restarts` and `starts` done elsewhere, each by itself,
+        and chains ("nuts", "ais", …) in four groups, whose draws do not depend on who moves them.
         """
         if not isinstance(method, str) or method not in LEARNERS:
             raise ValueError(f"method must be one of {sorted(LEARNERS)}, got {method!r}")
