@@ -42,8 +42,8 @@ test: check unit
 test-all: test full
 
 check: .venv/.ready
-	$(RUN)/ruff format --check src tests benchmarks study examples docs/*.py
-	$(RUN)/ruff check src tests benchmarks study examples docs/*.py
+	$(RUN)/ruff format --check src tests benchmarks study examples docs/*.py docs/tutorials
+	$(RUN)/ruff check src tests benchmarks study examples docs/*.py docs/tutorials
 	$(RUN)/mypy
 
 unit: .venv/.ready
@@ -69,8 +69,8 @@ browser: .venv/.ready
 	PYTHONPATH=.tools/browser $(TEST_ENV) $(RUN)/python -m pytest -rs tests/tables/test_report_browser.py
 
 format: .venv/.ready
-	$(RUN)/ruff check --fix src tests benchmarks study examples docs/*.py
-	$(RUN)/ruff format src tests benchmarks study examples docs/*.py
+	$(RUN)/ruff check --fix src tests benchmarks study examples docs/*.py docs/tutorials
+	$(RUN)/ruff format src tests benchmarks study examples docs/*.py docs/tutorials
 
 bench: .venv-bench/.ready
 	.venv-bench/bin/python -m benchmarks --json bench.json $(ARGS)
