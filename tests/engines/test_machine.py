@@ -51,14 +51,14 @@ def cache(tmp_path, monkeypatch):
     measured = []
     monkeypatch.setattr(machine, "measured", lambda: measured.append(1) or SLOW)
     monkeypatch.setattr(machine, "_busy", lambda: False)
-    machine.at_hand.cache_clear()
+    machine.rates_of.cache_clear()
     yield tmp_path / "structgp" / "machine.json", measured
-    machine.at_hand.cache_clear()
+    machine.rates_of.cache_clear()
 
 
 def again():
     """What another process would find."""
-    machine.at_hand.cache_clear()
+    machine.rates_of.cache_clear()
     return machine.at_hand()
 
 

@@ -83,11 +83,12 @@ def reference() -> Machine:
 
 def at_hand() -> Machine:
     """This machine, where computations run now: from the cache on disk, else measured."""
-    return _known(hardware())
+    return rates_of(hardware())
 
 
 @functools.cache
-def _known(name: str) -> Machine:
+def rates_of(name: str) -> Machine:
+    """The rates of a machine by its name, which is looked up once."""
     known = _kept()
     try:
         return Machine(Work(**known[name]["unit"]), float(known[name]["compile"]))
