@@ -34,6 +34,11 @@ def resolved(value: Any) -> Any:
     return value.compute(scheduler="synchronous") if is_lazy(value) else value
 
 
+def portable(value: Any) -> Any:
+    """A value with JAX's arrays as NumPy's: those would be restored in the precision of the thread that reads them."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, value)
+
+
 def is_lazy(value: Any) -> bool:
     """Whether this is a collection of Dask's, or a part of one, which nothing has computed yet."""
     return hasattr(value, "__dask_graph__") and hasattr(value, "compute")
@@ -85,7 +90,8 @@ class Pool(Crew):
     made = Here.made
 
     def map(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
-        return list(self.executor.map(call, itertools.repeat(function), *arguments))
+        rows = [portable(row) for row in zip(*arguments, strict=False)]
+        return list(self.executor.map(call, itertools.repeat(function), *zip(*rows, strict=True)))
 
     @property
     def words(self) -> str:
@@ -143,7 +149,7 @@ class Cluster(Crew):
 
     def _submitted(self, function: Callable[..., Any], rows: list[tuple[Any, ...]]) -> list[Any]:
         name = lambda: f"structgp-{function.__name__.strip('_')}-{uuid.uuid4().hex}"  # a key of its own is not looked up
-        return [self.client.submit(call, function, *row, key=name()) for row in rows]
+        return [self.client.submit(call, function, *portable(row), key=name()) for row in rows]
 
     @property
     def words(self) -> str:

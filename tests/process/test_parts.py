@@ -307,6 +307,24 @@ def test_climbs_of_labels_are_done_elsewhere(x64):
     assert np.isclose(sent.log_evidence, gp.fit(t, np.sin(2 * t) > 0, **options).log_evidence, rtol=1e-5)
 
 
+def _doubled(x):
+    return str(x.dtype), 2 * np.asarray(x)
+
+
+def test_what_is_sent_keeps_its_precision(x64):
+    class Elsewhere:
+        """An executor that reads what it is given where JAX is as the caller may have it."""
+
+        def map(self, function, *arguments):
+            with jax.enable_x64(False):
+                rows = [pickle.loads(pickle.dumps(row)) for row in zip(*arguments, strict=False)]
+            return [function(*row) for row in rows]
+
+    third = jax.device_put(np.array([1 / 3]))
+    found = crew.Pool(Elsewhere(), 0.0).map(_doubled, [third, third])
+    assert found == [("float64", 2 / 3)] * 2
+
+
 def test_an_objective_survives_the_way_to_another_process(x64):
     gp = sg.GP(sg.Matern32(0.8, 1.3), GAUSSIAN)
     inputs = as_inputs(T[:12])

@@ -122,7 +122,7 @@ class PartsEvidence:
     def __call__(self, theta: Float[np.ndarray, " P"]) -> tuple[Any, Any]:
         theta = np.asarray(theta, dtype=float)
         far = self.farthest(theta)
-        L = _reach(theta, self.model, far)
+        L = np.asarray(_reach(theta, self.model, far))
         value, direct, to_reach, to_sums = jax.device_get(_head(theta, self.model, L, self.sums(theta, L)))
         if not np.isfinite(value):
             return np.nan, np.full(len(theta), np.nan)
@@ -142,7 +142,7 @@ class PartsEvidence:
 
     def spread(self, theta: Any, far: Any) -> Any:
         """Weights and directions as a Gaussian, by one round more."""
-        L = _reach(theta, self.model, far)
+        L = np.asarray(_reach(theta, self.model, far))
         sums = self.sums(theta, L)
         slopes = jax.device_get(_slopes(theta, self.model, L, sums))
         grams = self._asked(sum_turning, theta, L, slopes)
