@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from scipy.signal import lfilter
+from scipy.signal import lfilter, lsim
 
 import structgp as sg
 from structgp.linalg import fir
@@ -161,6 +161,29 @@ def test_the_joint_way_is_the_default_where_all_inputs_are_known_and_loses_no_ou
 
 
 @pytest.mark.full
+def test_an_analog_system_from_uneven_records_with_gaps():
+    """y'' + 0.8 y' + 4y = 4u with an input that changes slowly between rows."""
+    rng, step = np.random.default_rng(1), 0.02
+    fine = np.arange(0.0, 40.0, step)
+    u = lsim(([1.0], [1.0, 2.4, 1.44]), rng.standard_normal(len(fine)) / np.sqrt(step), fine)[1]
+    y = lsim(([4.0], [1.0, 0.8, 4.0]), u, fine)[1]
+    rows = np.sort(rng.choice(len(fine), 350, replace=False))
+    v, z, t = u[rows], y[rows] + 0.1 * y.std() * rng.standard_normal(350), fine[rows]
+    v[40:44], z[90:99] = np.nan, np.nan
+    found = sg.identify(v, z, t=t, method="analog", lags=50)
+    np.testing.assert_allclose(found.transfer.poles, [-0.4 - 1.96j, -0.4 + 1.96j], atol=0.1)
+    w = np.sqrt(3.84)
+    h = 4 / w * np.exp(-0.4 * found.impulse.t) * np.sin(w * found.impulse.t)
+    assert np.linalg.norm(found.impulse.mean - h) < 0.08 * np.linalg.norm(h)
+    assert found.poles().order == 2
+    assert found.fit > 80
+    assert "poles in s     -0." in found.summary()
+    again = sg.identify(10 * v, 3 * z, t=100 * t, method="analog", lags=50)
+    np.testing.assert_allclose(again.transfer.poles, found.transfer.poles / 100, atol=1e-4)
+    np.testing.assert_allclose(again.impulse.mean, 0.003 * found.impulse.mean, atol=2e-4 * 0.003 * h.max() * 100)
+
+
+@pytest.mark.full
 def test_several_inputs_and_outputs_with_gaps():
     rng = np.random.default_rng(5)
     u = rng.standard_normal((300, 2))
@@ -186,6 +209,12 @@ def test_messages():
         sg.identify(np.where(np.arange(60) == 3, np.nan, u), y)
     with pytest.raises(ValueError, match="u has 59 rows and y 60: u must be as long as y, or begin earlier"):
         sg.identify(u[1:], y)
+    with pytest.raises(ValueError, match="times are for method='analog', and method='gp' counts steps: leave out t, pass dt"):
+        sg.identify(u, y, t=np.arange(60.0))
+    with pytest.raises(ValueError, match="t needs the time of each of the 60 rows of u, in their order, but they do not grow"):
+        sg.identify(u, y, t=np.zeros(60), method="analog")
+    with pytest.raises(ValueError, match="method='analog' takes one input, got 2: use the default for several"):
+        sg.identify(np.stack([u, u**2], axis=1), y, method="analog")
     with pytest.raises(ValueError, match="method must be one of"):
         sg.identify(u, y, method="arx")
     for dt in (0.0, "day"):

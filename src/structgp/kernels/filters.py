@@ -174,7 +174,31 @@ class MaternFilters(Filters):
         return matern_filters_covariance(jnp.where(ahead, p, q), jnp.where(ahead, q, p), jnp.abs(apart[0]), self.states)
 
 
-class PoleFilters(Kernel):
+class OfModes(Kernel):
+    """Outputs along time that read the modes of one white noise: the inputs are (time, number of the output)."""
+
+    @property
+    @abc.abstractmethod
+    def outputs(self) -> int:
+        """How many there are."""
+
+    @abc.abstractmethod
+    def chain(self) -> Modes:
+        """The modes, and how each output reads them."""
+
+    def check_points(self, X: Any) -> None:
+        check_numbers(self, X[:, -1], self.outputs)
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        if x.shape[-1] != 2:
+            raise ValueError(f"{type(self).__name__} act on (time, output), but the inputs have {x.shape[-1]} columns")
+        chain, later = self.chain(), x[0] >= z[0]
+        i, j = (chain.rows(p[0], number_of(p[1])) for p in (x, z))
+        first, second = jnp.where(later, i, j), jnp.where(later, j, i)
+        return first @ chain.transition(jnp.abs(x[0] - z[0])) @ chain.start() @ second
+
+
+class PoleFilters(OfModes):
     """Outputs along time as sums of modes of one white noise: h_i(t) = Σ_k e^{−rate_k t}(a_ik cos ω_k t + b_ik sin ω_k t).
 
     `weights` (P, K, 2) hold a and b, `frequency` the ω_k: zero for a real pole, where b means nothing. A tuning fork is one
@@ -193,20 +217,90 @@ class PoleFilters(Kernel):
                 f"got {np.shape(self.rate)}, {np.shape(self.frequency)} and {np.shape(self.weights)}"
             )
 
+    @property
+    def outputs(self) -> int:
+        return len(self.weights)
+
     def chain(self) -> Modes:
-        """The modes, and how each output reads them."""
         return Modes(self.rate, self.frequency, self.weights)
 
-    def check_points(self, X: Any) -> None:
-        check_numbers(self, X[:, -1], len(self.weights))
 
-    def between(self, x: Point, z: Point) -> Scalar:
-        if x.shape[-1] != 2:
-            raise ValueError(f"PoleFilters act on (time, output), but the inputs have {x.shape[-1]} columns")
-        chain, later = self.chain(), x[0] >= z[0]
-        i, j = (chain.rows(p[0], number_of(p[1])) for p in (x, z))
-        first, second = jnp.where(later, i, j), jnp.where(later, j, i)
-        return first @ chain.transition(jnp.abs(x[0] - z[0])) @ chain.start() @ second
+def _some(part: Any) -> Any:
+    """Numbers that may be missing altogether."""
+    return () if part is None else part
+
+
+class TransferFunction(Parametrised):
+    """A filter with impulse response Σ_k e^{−rate_k t}(cosine_k cos ω_k t + sine_k sin ω_k t), t ≥ 0.
+
+    The first modes swing, as many as there are `frequency` and `sine`, if there are any; the others have real poles.
+    """
+
+    rate: Numbers = parameter((1.0,), positive)
+    cosine: Numbers = parameter((1.0,), real)
+    frequency: Numbers = parameter(None, positive)
+    sine: Numbers = parameter(None, real)
+
+    def __check_init__(self) -> None:
+        K, cosines = np.shape(self.rate), np.shape(self.cosine)
+        swinging, sines = (np.shape(_some(part)) for part in (self.frequency, self.sine))
+        if len(K) != 1 or cosines != K or len(swinging) != 1 or sines != swinging or swinging > K:
+            raise ValueError(
+                "TransferFunction needs a rate and a cosine for each of K modes, and a frequency and a sine for those that "
+                f"swing, got {K}, {cosines}, {swinging} and {sines}"
+            )
+
+    @property
+    def modes(self) -> tuple[Any, Any, Any]:
+        """Rates, frequencies and complex weights a − ib of all modes."""
+        K = len(self.rate)
+        wide = lambda part: jnp.concatenate([jnp.asarray(_some(part), dtype=float), jnp.zeros(K - len(_some(part)))])
+        return jnp.asarray(self.rate), wide(self.frequency), jnp.asarray(self.cosine) - 1j * wide(self.sine)
+
+    @property
+    def poles(self) -> np.ndarray:
+        """The poles in s."""
+        rate, frequency = np.asarray(self.rate, dtype=float), np.asarray(_some(self.frequency), dtype=float)
+        swinging = -rate[: len(frequency)] + 1j * frequency
+        return np.sort_complex(np.concatenate([swinging, swinging.conj(), -rate[len(frequency) :] + 0j]))
+
+    def impulse(self, t: Any) -> Any:
+        """The impulse response at t ≥ 0."""
+        rate, frequency, weight = self.modes
+        t = jnp.asarray(t)[..., None]
+        return jnp.sum(jnp.exp(-rate * t) * jnp.real(weight * jnp.exp(1j * frequency * t)), axis=-1)
+
+    def at(self, s: Any) -> Any:
+        """The transfer function at complex s."""
+        rate, frequency, weight = self.modes
+        ahead = jnp.asarray(s)[..., None] + rate
+        return jnp.sum((jnp.real(weight) * ahead - jnp.imag(weight) * frequency) / (ahead**2 + frequency**2), axis=-1)
+
+
+class Cascade(OfModes):
+    """A record and what a system makes of it: output 0 is white noise through `source`, output 1 output 0 through `system`.
+
+    Both are rational, so that the poles of output 1 are those of both: O(N) along time, with gaps and at uneven times. The
+    poles of source and system must differ.
+    """
+
+    source: TransferFunction = TransferFunction()
+    system: TransferFunction = TransferFunction((0.5,), (0.5,))
+
+    @property
+    def outputs(self) -> int:
+        return 2
+
+    def chain(self) -> Modes:
+        parts = self.source.modes, self.system.modes
+        heard = [
+            weight * other.at(-rate + 1j * frequency)
+            for (rate, frequency, weight), other in zip(parts, (self.system, self.source), strict=True)
+        ]
+        first = jnp.concatenate([parts[0][2], jnp.zeros(len(self.system.rate))])
+        weights = jnp.stack([first, jnp.concatenate(heard)])
+        rate, frequency = (jnp.concatenate([part[i] for part in parts]) for i in (0, 1))
+        return Modes(rate, frequency, jnp.stack([jnp.real(weights), -jnp.imag(weights)], axis=-1))
 
 
 class FIR(Kernel):
@@ -271,7 +365,11 @@ def _(kernel: Filters) -> OutputColumn:
     return OutputColumn(-1, int(kernel.outputs or 0))
 
 
-@outputs_of.register(PoleFilters)
-@outputs_of.register(FIR)
-def _(kernel: PoleFilters | FIR) -> OutputColumn:
+@outputs_of.register
+def _(kernel: OfModes) -> OutputColumn:
+    return OutputColumn(-1, kernel.outputs)
+
+
+@outputs_of.register
+def _(kernel: FIR) -> OutputColumn:
     return OutputColumn(-1, len(kernel.weights))

@@ -15,7 +15,7 @@ from ..inputs.observations import Data
 from ..inputs.rows import in_few_sizes
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
-from ..kernels.filters import FIR, SOURCES, Filters, PoleFilters
+from ..kernels.filters import FIR, SOURCES, Cascade, Filters, PoleFilters
 from ..kernels.gibbs import Gibbs
 from ..kernels.independent import IndependentKernels
 from ..kernels.induced import Induced
@@ -407,6 +407,15 @@ def _(kernel: Filters, scales: np.ndarray, variance: Any) -> Kernel:
     if kernel.variance is not None:
         values |= {"variance": factor * own, "own_lengthscale": np.broadcast_to(length, np.shape(kernel.own_lengthscale))}
     return kernel.replace(**values)
+
+
+@suggest.register
+def _(kernel: Cascade, scales: np.ndarray, variance: Any) -> Kernel:
+    now = np.array([float(kernel.between(x, x)) for x in np.array([[0.0, 0.0], [0.0, 1.0]])])
+    first, second = np.sqrt(np.broadcast_to(variance, 2) / now)
+    times = lambda part, size: None if part is None else size * np.asarray(part)
+    scaled = lambda part, size: part.replace(cosine=times(part.cosine, size), sine=times(part.sine, size))
+    return kernel.replace(source=scaled(kernel.source, first), system=scaled(kernel.system, second / first))
 
 
 @suggest.register(PoleFilters)

@@ -13,6 +13,7 @@ import numpy as np
 
 from .._types import generator, whole
 from ..inputs.reading import few, read_numbers
+from ..kernels.filters import TransferFunction
 from ..linalg import fir
 from ..posterior import Result
 from .impulse_prior import EXCITED, ImpulsePrior, least_squares, with_resonance
@@ -23,7 +24,7 @@ LAGS = 100  # of the response, where nothing is said
 MOST_POLES = 10
 FEWEST = 10  # values of an output
 WORTH_IT, MANY = 0.02, 20_000  # share of the outputs before whose inputs are averaged over, and of how many
-METHODS = ("gp", "dc", "tc", "ls", "poles", "joint")
+METHODS = ("gp", "dc", "tc", "ls", "poles", "joint", "analog")
 
 
 class Response(NamedTuple):
@@ -75,6 +76,7 @@ class Identified(Result):
     inputs: np.ndarray  # as they were used
     output: np.ndarray
     power: tuple[np.ndarray, np.ndarray]  # frequencies (F,), and the smoothed power of the inputs there (inputs, F)
+    transfer: TransferFunction | None = None  # of an analog system, whose weights are those of sums over even steps
 
     @property
     def lags(self) -> int:
@@ -85,7 +87,8 @@ class Identified(Result):
         """The impulse response to one of the inputs, counted from 0."""
         part = self._part(source)
         sd = np.sqrt(np.maximum(np.diagonal(self.covariance)[part], 0.0))
-        return Response(self.dt * np.arange(self.lags), self.weights[source] / self.dt, sd / self.dt)
+        each = self.dt * trapezoid(self.lags) if self.transfer is not None else self.dt
+        return Response(self.dt * np.arange(self.lags), self.weights[source] / each, sd / each)
 
     @property
     def impulse(self) -> Response:
@@ -137,6 +140,8 @@ class Identified(Result):
         of = lambda k: output_error(self.weights, self.inputs, self.output, k)
         if order is not None:
             return of(whole(order, "order", 1))
+        if self.transfer is not None:
+            return of(len(self.transfer.poles))
         return min(map(of, range(1, MOST_POLES + 1)), key=lambda found: found.bic)
 
     @property
@@ -178,6 +183,9 @@ class Identified(Result):
             f"order          {found.order}{', poles ' if shown else ''}{shown}",
             f"the input excites {spans}",
         ]
+        if self.transfer is not None:
+            in_s = ", ".join(f"{p.real:.4g}{p.imag:+.4g}i" if p.imag else f"{p.real:.4g}" for p in self.transfer.poles)
+            lines.append(f"poles in s     {in_s}")
         if self.resonance is not None:
             lines.append(f"resonance      at {self.resonance:.4g} rad, a period of {2 * np.pi / self.resonance:.4g}")
         return "\n".join(lines)
@@ -205,7 +213,15 @@ class Identified(Result):
 
 
 def identify(
-    u: Any, y: Any, dt: float = 1.0, *, lags: int | None = None, method: str = "gp", length: str | None = None, seed: int = 0
+    u: Any,
+    y: Any,
+    dt: float = 1.0,
+    *,
+    lags: int | None = None,
+    method: str = "gp",
+    length: str | None = None,
+    t: Any = None,
+    seed: int = 0,
 ) -> Identified | tuple[Identified, ...]:
     """The system that makes y of u, from records at even steps dt: an `Identified`, or one for each column of y.
 
@@ -213,14 +229,17 @@ def identify(
     records and by the other methods, the first outputs are left out. NaN in y are values that were not seen. `lags` is the
     number of steps of the response. `method` is "gp", "dc" or "tc" (kernels of the response), "ls", least squares (with
     `length` "bic" or "aicc" its length is chosen), "poles", a rational model, or "joint": u and y as dependent outputs of one
-    process, which also averages over gaps (NaN) in u.
+    process, which also averages over gaps (NaN) in u. "analog" is a rational system in continuous time, for inputs that change
+    slowly between rows: it takes gaps in both records, and times `t` of the rows of u that need not be even.
     """
     inputs, outputs = _table(u, "u"), _table(y, "y")
     if method not in METHODS:
         raise ValueError(f"method must be one of {list(METHODS)}, got {method!r}")
     gaps = np.flatnonzero(~np.isfinite(inputs).all(axis=1))
-    if len(gaps) and method != "joint":
+    if len(gaps) and method not in ("joint", "analog"):
         raise ValueError(f"u has gaps (rows {few(gaps)}): inputs must be known, or pass method='joint', which fills them")
+    if t is not None and method != "analog":
+        raise ValueError(f"times are for method='analog', and method={method!r} counts steps: leave out t, pass dt")
     if len(gaps) and np.any(np.isfinite(inputs).sum(axis=0) < FEWEST):
         raise ValueError(f"each input needs at least {FEWEST} values, got {np.isfinite(inputs).sum(axis=0).tolist()}")
     if len(inputs) < len(outputs):
@@ -230,10 +249,21 @@ def identify(
     still = np.flatnonzero(np.nanstd(inputs, axis=0) == 0) if len(inputs) else np.zeros(0)
     if len(still):
         raise ValueError(f"u does not change (column {few(still)}): a system is seen by what it makes of changes")
+    if method == "analog":
+        from .analog import identify_analog
+
+        at = _times(t, len(inputs), dt)
+        systems = tuple(identify_analog(inputs, column, at, lags, seed) for column in outputs.T)
+        return systems if len(systems) > 1 else systems[0]
     if outputs.shape[1] > 1:
         options: dict[str, Any] = {"lags": lags, "method": method, "length": length, "seed": seed}
-        return tuple(_identify(inputs, column, dt, **options) for column in outputs.T)
-    return _identify(inputs, outputs[:, 0], dt, lags, method, length, seed)
+        return tuple(identify_one(inputs, column, dt, **options) for column in outputs.T)
+    return identify_one(inputs, outputs[:, 0], dt, lags, method, length, seed)
+
+
+def trapezoid(lags: int) -> np.ndarray:
+    """How much of each step a sum over steps counts of an integral from the first on."""
+    return np.where(np.arange(lags) == 0, 0.5, 1.0)
 
 
 def _table(values: Any, name: str) -> np.ndarray:
@@ -247,9 +277,10 @@ def _counted(inputs: int) -> str:
     return f"{inputs} input{'' if inputs == 1 else 's'}"
 
 
-def _identify(
+def identify_one(
     u: np.ndarray, y: np.ndarray, dt: float, lags: int | None, method: str, length: str | None, seed: int
 ) -> Identified:
+    """The system between inputs (N, k) and one output on even steps."""
     past = len(u) - len(y)
     n = whole(lags, "lags", 1) if lags is not None else min(LAGS, past + 1 if past >= LAGS // 2 else max(len(y) // 3, 2))
     seen = np.isfinite(y)
@@ -302,6 +333,17 @@ def _identify(
     around = z[kept] - z[kept].mean()
     fit = 100 * (1 - np.linalg.norm(z[kept] - explained[kept]) / max(np.linalg.norm(around), 1e-300))
     return dataclasses.replace(found, fit=float(fit))
+
+
+def _times(t: Any, rows: int, dt: float) -> np.ndarray:
+    """The times of the rows of u."""
+    if t is None:
+        return dt * np.arange(rows)
+    at = np.asarray(read_numbers(t, "t")[0], dtype=float).ravel()
+    if len(at) != rows or not np.all(np.diff(at) > 0):
+        why = f"got {len(at)}" if len(at) != rows else "but they do not grow"
+        raise ValueError(f"t needs the time of each of the {rows} rows of u, in their order, {why}")
+    return at
 
 
 def _power(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -33,9 +33,9 @@ class Autoregression(NamedTuple):
     variance: float
 
     @classmethod
-    def of(cls, v: np.ndarray) -> Autoregression:
+    def of(cls, v: np.ndarray, most: int = MOST_ORDER) -> Autoregression:
         """The one that AICc takes, by least squares over the rows that see no gap."""
-        top = int(min(MOST_ORDER, max(len(v) // 10, 1)))
+        top = int(min(most, max(len(v) // 10, 1)))
         columns = np.stack([v[top - j : len(v) - j] for j in range(top + 1)], axis=1)
         columns = columns[np.isfinite(columns).all(axis=1)]
         N = len(columns)
@@ -51,14 +51,19 @@ class Autoregression(NamedTuple):
         inside = stable(np.roots(np.concatenate([[1.0], -a])))
         return cls(-np.atleast_1d(np.poly(inside)).real[1:], max(variance, 1e-8 * float(np.nanvar(v))))
 
+    def weights(self, count: int) -> np.ndarray:
+        """How it remembers one e: the first of its weights."""
+        from scipy.signal import lfilter
+
+        return lfilter([1.0], np.concatenate([[1.0], -self.a]), np.eye(1, count)[0])
+
     def covariance(self, count: int) -> np.ndarray:
         """That of so many values in a row."""
         from scipy.linalg import toeplitz
-        from scipy.signal import lfilter
 
         slowest = np.max(np.abs(np.roots(np.concatenate([[1.0], -self.a]))), initial=0.0)
         long = count + int(np.ceil(-40.0 / np.log(max(slowest, 1e-3))))
-        psi = lfilter([1.0], np.concatenate([[1.0], -self.a]), np.eye(1, long)[0])
+        psi = self.weights(long)
         return toeplitz([self.variance * float(psi[: long - m] @ psi[m:]) for m in range(count)])
 
     def precision(self, count: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from ..inputs.layouts import Inputs, Times
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
-from ..kernels.filters import FIR, Filters, PoleFilters
+from ..kernels.filters import FIR, Filters, OfModes
 from ..kernels.nonstationary import Constant
 from ..kernels.outputs import Coregion, Lagged
 from ..kernels.views import On
@@ -70,7 +70,7 @@ def not_stationary_in_time(kernel: Kernel) -> No | None:
 
 
 @not_stationary_in_time.register(Filters)
-@not_stationary_in_time.register(PoleFilters)
+@not_stationary_in_time.register(OfModes)
 @not_stationary_in_time.register(FIR)
 @not_stationary_in_time.register(Constant)
 def _(kernel: Kernel) -> None:

@@ -21,7 +21,7 @@ from .._types import is_traced
 from ..inputs.layouts import Inputs, Times
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
-from ..kernels.filters import FIR, GaussianFilters, LowPassFilters, MaternFilters, PoleFilters
+from ..kernels.filters import FIR, GaussianFilters, LowPassFilters, MaternFilters, OfModes
 from ..kernels.nonstationary import Constant, IntegratedWiener, Linear, Spline, White, Wiener
 from ..kernels.oscillating import Cosine, DampedOscillator, Periodic
 from ..kernels.outputs import Coregion, Lagged, number_of
@@ -128,7 +128,7 @@ def not_along(kernel: Kernel) -> No | None:
         return None if inside else No(f"{type(kernel.kernel).__name__} looks at the number of the output as if it were a place")
     if isinstance(kernel, Lagged):
         return No("only a part of the kernel has lags: put Lagged around all of it, one lag for each output")
-    apart = isinstance(kernel, (MaternFilters, PoleFilters, Constant)) or (isinstance(kernel, On) and kernel.dims == (0,))
+    apart = isinstance(kernel, (MaternFilters, OfModes, Constant)) or (isinstance(kernel, On) and kernel.dims == (0,))
     if apart or isinstance(kernel, (GaussianFilters, LowPassFilters, FIR)):  # the last have no state, as their rule says
         return None
     return No(f"{type(kernel).__name__} looks at times and outputs together: put it on the times alone, by .on(0)")
@@ -324,7 +324,7 @@ def _(kernel: MaternFilters, where: Where) -> chains.Chain:
 
 
 @chain_of.register
-def _(kernel: PoleFilters, where: Where) -> chains.Chain:
+def _(kernel: OfModes, where: Where) -> chains.Chain:
     return kernel.chain()
 
 

@@ -107,15 +107,20 @@ def identify_columns(table: Table, sources: list[str], targets: list[str], time:
             )
         if kind_of(frame[name]) != "number":
             raise ValueError(f"column {name!r} holds no numbers: a system is identified from numbers")
-    dt, unit = 1.0, "steps"
+    dt, unit, analog = 1.0, "steps", options.get("method") == "analog"
     if time is not None:
         column = _times(frame, time)
         t, unit = column.numbers(frame[time])[:, 0], column.unit or time
         order = np.argsort(t, kind="stable")
         frame, steps = frame[order], np.diff(t[order])
         dt = float(np.median(steps))
-        if not dt > 0 or np.any(np.abs(steps - dt) > 0.01 * dt):
-            raise ValueError(f"the times of {time!r} are not evenly spaced: identification needs one value at every step")
+        if analog:
+            options["t"] = t[order]
+        elif not dt > 0 or np.any(np.abs(steps - dt) > 0.01 * dt):
+            raise ValueError(
+                f"the times of {time!r} are not evenly spaced: identification needs one value at every step, "
+                "or --method analog, which takes any times"
+            )
     driving = np.stack([as_floats(frame[name]) for name in inputs], axis=1)
     found = [identify(driving, as_floats(frame[name]), dt, **options) for name in outputs]
     return [Record(tuple(inputs), name, one, unit) for name, one in zip(outputs, found, strict=True)]  # type: ignore[arg-type]

@@ -88,7 +88,9 @@ OutputOption = Annotated[
     str, typer.Option("--output", help="The column that follows, or several: y,z.", autocompletion=columns_beginning)
 ]
 LagsOption = Annotated[int | None, typer.Option("--lags", min=2, help="How many steps the response has.")]
-MethodOption = Annotated[str, typer.Option("--method", help="gp, dc, tc, ls, poles or joint.")]
+MethodOption = Annotated[
+    str, typer.Option("--method", help="gp, dc, tc, ls, poles, joint (u with gaps) or analog (any times).")
+]
 RunsArgument = Annotated[Path, typer.Argument(help="A CSV table of runs; it need not exist before the first one.")]
 MaximiseOption = Annotated[str | None, typer.Option("--maximise", help="The column whose values should be large.")]
 MinimiseOption = Annotated[str | None, typer.Option("--minimise", help="The column whose values should be small.")]
