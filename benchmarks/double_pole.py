@@ -64,26 +64,28 @@ def fitness(weights: Any, pole: str = "long", steps: int = 1000, h: float = 0.01
     return 0.1 * len(past) / steps + 0.9 * still
 
 
-def balance(seed: int, pole: str = "long", model: str = "aligned", most: int = 250) -> Balanced:
-    """Units are added one by one, each with eight weights of its own, until the poles stand still."""
-    import structgp as sg
+class AtRandom:
+    """Uniform places, asked for and told of as an optimiser's."""
 
+    def __init__(self, bounds: list[tuple[float, float]], seed: int) -> None:
+        self.low, self.high = np.array(bounds).T
+        self.rng, self.best = np.random.default_rng(seed), (-np.inf, np.zeros(len(bounds)))
+
+    def ask(self) -> np.ndarray:
+        return self.rng.uniform(self.low, self.high)
+
+    def tell(self, z: np.ndarray, value: float) -> None:
+        self.best = max(self.best, (value, z), key=lambda pair: pair[0])
+
+
+def balance(seed: int, pole: str = "long", model: str = "aligned", most: int = 250) -> Balanced:
+    """Units are added one by one, each with eight weights of its own, until the poles stand still; by models, or at random."""
     units: list[np.ndarray] = []
     total, best = 0, -np.inf
     for _ in range(UNITS):
         value = lambda z, units=units: fitness([*units, np.sinh(z)], pole)
-        kernel = sg.Matern52(np.full(8, 0.5))
-        models = {"aligned": kernel, "smooth": sg.SquaredExponential(np.full(8, 0.5)), "rotated": sg.Rotated(kernel)}
-        chosen = {name: models[name] for name in model.split("+")}
-        opt = sg.Optimiser(
-            [*[(-2.0, 2.0)] * 7, (0.0, 2.0)],  # tanh is odd: an output of the other sign is the same network
-            maximise=True,
-            noise=0.0,
-            region=sg.Adaptive(0.2),
-            initial=16,
-            seed=seed,
-            models=chosen,
-        )
+        bounds = [*[(-2.0, 2.0)] * 7, (0.0, 2.0)]  # tanh is odd: an output of the other sign is the same network
+        opt = AtRandom(bounds, seed + len(units)) if model == "random" else _optimiser(bounds, model, seed)
         trace: list[float] = []
         while len(trace) < most:
             z = np.zeros(8) if units and not trace else np.asarray(opt.ask())  # a new unit of zeros changes nothing
@@ -95,7 +97,15 @@ def balance(seed: int, pole: str = "long", model: str = "aligned", most: int = 2
                 return Balanced(found, total, len(units) + 1)
             if len(trace) > PATIENCE and max(trace) == max(trace[:-PATIENCE]):
                 break
-        assert opt.best is not None
-        units.append(np.sinh(np.asarray(opt.best.point)))
+        units.append(np.sinh(opt.best[1] if isinstance(opt, AtRandom) else np.asarray(opt.best.point)))
         best = max(best, max(trace))
     return Balanced(best, total, UNITS)
+
+
+def _optimiser(bounds: list[tuple[float, float]], model: str, seed: int) -> Any:
+    import structgp as sg
+
+    kernel = sg.Matern52(np.full(8, 0.5))
+    models = {"aligned": kernel, "smooth": sg.SquaredExponential(np.full(8, 0.5)), "rotated": sg.Rotated(kernel)}
+    chosen = {name: models[name] for name in model.split("+")}
+    return sg.Optimiser(bounds, maximise=True, noise=0.0, region=sg.Adaptive(0.2), initial=16, seed=seed, models=chosen)

@@ -331,8 +331,31 @@ def bump_model(method: str, D: int) -> dict[str, Any]:
     }[method]
 
 
+def trust_region(measured: Callable[[Any], float], f: Callable[[Any], float], start: Any, side: float, most: int) -> int:
+    """Samples of SciPy's COBYQA from a place until the noiseless value is 0.975, in a box that wide, 0.15 at first."""
+    from scipy.optimize import minimize
+
+    samples: list[float] = []
+
+    def asked(x: Any) -> float:
+        if not samples or max(samples) < 0.975:  # what comes after is not counted
+            samples.append(f(x))
+        return -measured(x)
+
+    def until(x: Any) -> None:
+        if max(samples) >= 0.975:
+            raise StopIteration
+
+    box = [(x - side / 2, x + side / 2) for x in start]
+    minimize(asked, start, method="COBYQA", bounds=box, callback=until, options={"maxfev": most, "initial_tr_radius": 0.15})
+    return len(samples)
+
+
 def run_bump(name: str, method: str, seed: int, evaluations: int | None = None) -> dict[str, Any]:
-    """How many samples it takes from a value of 0.05 to one of 0.975: e24, e24-noisy, aligned-D or rotated-D."""
+    """How many samples it takes from a value of 0.05 to one of 0.975: e24, e24-noisy, aligned-D or rotated-D.
+
+    By models of the process, or by "cobyqa", a trust-region method without derivatives.
+    """
     import structgp as sg
 
     began = time.process_time()
@@ -347,6 +370,11 @@ def run_bump(name: str, method: str, seed: int, evaluations: int | None = None) 
     side = 4.0  # the unit cube is this wide, centred near the start, so that nothing is told of where the optimum lies
     low = start - side / 2 + rng.uniform(-0.2, 0.2, D)
     reach = sg.Bounded(0.25 / side) if e24 else sg.Adaptive(0.15 / side, 1.5, 0.1 / side, 1.0 / side)
+    measured = lambda x: f(x) * (1 + (math.sqrt(0.1) * rng.standard_normal() if noisy else 0.0))
+    x, count, most = start, 0, evaluations or 150
+    if method == "cobyqa":
+        count = trust_region(measured, f, start, side, most)
+        return {"regret": float(count), "first": math.nan, "warm": math.nan, "half": math.nan}
     opt = sg.Optimiser(
         [(a, a + side) for a in low],
         maximise=True,
@@ -357,8 +385,6 @@ def run_bump(name: str, method: str, seed: int, evaluations: int | None = None) 
         warp=False,
         **bump_model(method, D),
     )
-    measured = lambda x: f(x) * (1 + (math.sqrt(0.1) * rng.standard_normal() if noisy else 0.0))
-    x, count, most = start, 0, evaluations or 150
     while count < most:
         opt.tell(x, measured(x))
         count += 1
@@ -444,12 +470,12 @@ STUDIES: dict[str, tuple[Callable[..., dict[str, Any]], tuple[str, ...], tuple[s
     "bumps": (
         run_bump,
         ("e24", "e24-noisy", *(f"{kind}-{D}" for D in (2, 3, 4, 5, 6) for kind in ("aligned", "rotated"))),
-        ("aligned", "rotated", "both"),
+        ("aligned", "rotated", "both", "cobyqa"),
         "samples",
     ),
     "integrals": (run_integral, ("random",), ("kernel", "antiderivative"), "|error| / sd"),
     "gradients": (run_gradient, ("bump",), ("active", "even", "central-0.1", "central-0.3"), "relative error"),
-    "pole": (run_pole, ("long", "short"), ("aligned", "smooth", "aligned+rotated"), "evaluations"),
+    "pole": (run_pole, ("long", "short"), ("aligned", "smooth", "aligned+rotated", "random"), "evaluations"),
 }
 
 

@@ -13,7 +13,7 @@ from study.registry import Case, Found, How, Rows, between, diagram, experiment,
 ADDITIVE, PURSUIT, LABELS = "additive models", "projection pursuit", "additive labels"
 OF_COLUMNS = (
     "learning factorises one matrix of all spline features, columns times knots of them: free of the number of rows, "
-    "and between"
+    "and between "
     "the square and the cube of the number of columns"
 )
 SEARCH = 60.0  # seconds for the search of projection pursuit
@@ -224,9 +224,9 @@ class _Sparse:
 
 REGRESSION_NOTE = (
     "Beside the best additive and the best projected model of the source stand ours, each learned once with its "
-    "defaults (60 s for"
+    "defaults (60 s for "
     "the search of projection pursuit); inducing inputs beside SPGP. Splits are stored ones, not those of the source. "
-    "Seconds are CPU"
+    "Seconds are CPU "
     "seconds here, compiling included, and whatever a machine of 2011 took there. Targets and MNLP are in the units of "
     "the file."
 )

@@ -31,7 +31,7 @@ def corners(structure: str, N: int) -> float:
                 within=0.15,
                 why=(
                     "each doubling of the corners is one axis more, so the work is N log N, and it was measured where "
-                    "arrays outgrow"
+                    "arrays outgrow "
                     "the caches, from 2¹⁴ corners on: below, an evaluation is over in a millisecond"
                 ),
             ),
