@@ -38,7 +38,7 @@ diagram("002.figure-2", "Projected additive regression", "§2.1.3", PURSUIT)
             less("log–log slope, additive", 1.0, "all but the full process", within=0.1),
             less("log–log slope, projection pursuit", 1.0, "all but the full process", within=0.1),
         ),
-        minutes=3,
+        minutes=1.5,
     ),
 )
 def figure_3(case: str, how: How) -> dict[str, Found]:
@@ -136,7 +136,7 @@ def front(found: dict[str, tuple[float, float]]) -> set[str]:
     system=f"{ADDITIVE}, {PURSUIT}",
     baseline="gradient boosting",
     note="The source draws its values and prints none; the numbers of four of the sets are in 000.table-4.2.",
-    cases={name: Case(tuple(smaller(f"NMSE, {method}") for method in METHODS), minutes=4) for name in SETS},
+    cases={name: Case(tuple(smaller(f"NMSE, {method}") for method in METHODS), minutes=1) for name in SETS},
     **ERROR_AND_TIME,
 )
 def figure_5(case: str, rows: Rows) -> dict[str, Found]:
@@ -184,7 +184,7 @@ def figure_6(case: str, rows: Rows) -> dict[str, Found]:
             more("additive", 1, "Additive-VB"),
             smaller("gradient boosting, among all"),
         ),
-        minutes=28,
+        minutes=7,
     ),
     **ERROR_AND_TIME,
 )
@@ -203,7 +203,7 @@ def table_1(case: str, rows: Rows) -> dict[str, Found]:
     system=LABELS,
     baseline="a support vector machine, 2,000 and 8,000 rows (the source: 2.16)",
     note="Learning, at most 25 evaluations, compiled; 2,000, 8,000 and 32,000 rows.",
-    cases=Case((less("log–log slope", 1.07, "Additive-GP"),), minutes=2),
+    cases=Case((less("log–log slope", 1.07, "Additive-GP"),), minutes=0.6),
 )
 def figure_7(case: str, how: How) -> dict[str, Found]:
     from sklearn.svm import SVC
@@ -250,7 +250,7 @@ OTHER_ROWS = {
                 smaller("beside support vectors: error"),
                 smaller("beside support vectors: MNLL"),
             ),
-            minutes={"synthetic": 1.5, "breast cancer": 1, "magic": 2, "ijcnn1": 5}[name],
+            minutes={"synthetic": 0.5, "breast cancer": 0.3, "magic": 0.3, "ijcnn1": 0.7}[name],
             repeats=10 if name == "breast cancer" else 1,
         )
         for name, (error, log, seconds, _, _) in TABLE_2.items()

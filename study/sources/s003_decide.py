@@ -68,7 +68,7 @@ def higher_peak(seed: int, **options: Any) -> dict[str, Found]:
     system=OPTIMISE,
     baseline="as many random places",
     note="A function of our own; 5 places that fill the space and 9 of the model's, ten seeds.",
-    cases=Case((above("mean of the best value found (the top is 1)", "finds the global one"),), minutes=1, repeats=10),
+    cases=Case((above("mean of the best value found (the top is 1)", "finds the global one"),), minutes=0.3, repeats=10),
     mean=True,
 )
 def figure_9_2(case: str, seed: int) -> dict[str, Found]:
@@ -107,7 +107,7 @@ def bounded(name: str, seed: int, most: int = 100) -> dict[str, float]:
     system=OPTIMISE,
     baseline="a reach of 2.5",
     note="The source has 50 runs; its curves have no numbers.",
-    cases=Case((below("samples until 0.975, reach 0.25", "better and less variable"),), minutes=5, repeats=10),
+    cases=Case((below("samples until 0.975, reach 0.25", "better and less variable"),), minutes=1, repeats=10),
     each=bounded,
     over=lambda case, how: [(reach, seed) for seed in how.numbers for reach in ("small", "large")],
 )
@@ -122,7 +122,7 @@ def figure_9_3(case: str, rows: Rows) -> dict[str, Found]:
     system=OPTIMISE,
     baseline="a reach of 0.25 throughout",
     cases=Case(
-        (between("samples until 0.975, grown over constant", "no notable difference", 0.8, 1.25),), minutes=5, repeats=10
+        (between("samples until 0.975, grown over constant", "no notable difference", 0.8, 1.25),), minutes=1, repeats=10
     ),
     each=bounded,
     over=lambda case, how: [(reach, seed) for seed in how.numbers for reach in ("small", "grown")],
@@ -341,8 +341,8 @@ def high_bump(D: int, seed: int, way: str, most: int = 400) -> dict[str, float]:
     baseline=TRUST_REGION,
     note="The source has one run; the reach, which it does not say, is adaptive.",
     cases={
-        "18": Case((less("samples until 0.975", 69, "RRGPO", why=REACH),), minutes=3, repeats=3),
-        "36": Case((less("samples until 0.975", 147, "RRGPO", why=REACH),), minutes=6, repeats=3),
+        "18": Case((less("samples until 0.975", 69, "RRGPO", why=REACH),), minutes=6, repeats=3),
+        "36": Case((less("samples until 0.975", 147, "RRGPO", why=REACH),), minutes=25, repeats=3),
     },
     each=high_bump,
     over=lambda case, how: [*((int(case), seed, "basis functions") for seed in how.numbers), (int(case), how.first, PEER)],
@@ -377,7 +377,7 @@ POLES: dict[str, Any] = {
                 ),
             ),
         ),
-        minutes=60,
+        minutes=12,
         repeats=10,
     ),
     **POLES,
@@ -407,7 +407,7 @@ def figure_10_6(case: str, rows: Rows) -> dict[str, Found]:
             ),
             less("median of the evaluations", 151, why="they are those of runs that did not balance"),
         ),
-        minutes=60,
+        minutes=12,
         repeats=10,
     ),
     **POLES,
@@ -461,7 +461,7 @@ def figure_10_7(case: str, how: How) -> dict[str, Found]:
                 why="less than the standard error from random places: networks are sampled anew for each suggestion",
             ),
         ),
-        minutes=2,
+        minutes=1,
         repeats=20,
     ),
     mean=True,

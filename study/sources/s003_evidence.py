@@ -61,8 +61,8 @@ def _table(number: str, kind: str) -> None:
                 less("annealed chains", off[0], "AIS", within=0.03 / off[0]),
                 less("Laplace", off[1], "Laplace", within=0.04 / off[1]),
             ),
-            minutes=1.2,
-            repeats=3,
+            minutes=1,
+            repeats=20,
         ),
         each=bayes_factors,
         over=lambda case, how: [(scales, seed, 100, False) for seed in how.numbers],
@@ -82,8 +82,8 @@ _table("8.3", "complex")
     "§8.2.2",
     system=SYSTEM,
     baseline="annealed chains from the mode, 100 of them",
-    note="18 places of table 8.1, five data sets: |log ratio| to the truth of a mean over 100 draws of the prior.",
-    cases=Case((above("plain Monte Carlo", "poor", 1.0),), minutes=0.5, repeats=3),
+    note="18 places of table 8.1: |log ratio| to the truth of a mean over 100 draws of the prior.",
+    cases=Case((above("plain Monte Carlo", "poor", 1.0),), minutes=0.2, repeats=20),
     mean=True,
 )
 def figure_8_2(case: str, seed: int) -> dict[str, Found]:
@@ -146,7 +146,7 @@ def figure_8_3(case: str, how: How) -> dict[str, Found]:
     system=SYSTEM,
     note="The sketch of the source, in numbers: the seven observations of 001.figure-1.4, whose evidence has two tops.",
     cases=Case(
-        (near("log evidence, one by one, less that of all at once", 0.0, 0.7, "log 2 is what a lost half costs"),), minutes=0.5
+        (near("log evidence, one by one, less that of all at once", 0.0, 0.7, "log 2 is what a lost half costs"),), minutes=0.2
     ),
 )
 def figure_8_4(case: str, how: How) -> dict[str, Found]:
@@ -169,10 +169,10 @@ def figure_8_4(case: str, how: How) -> dict[str, Found]:
     "§8.2.6",
     system=SYSTEM,
     baseline="one half, where nothing is known",
-    note="16 places, two data sets: draws of an aligned and of a turned process (lengthscales 3 and 0.3), 100 chains.",
+    note="16 places: draws of an aligned and of a turned process (lengthscales 3 and 0.3), 100 chains.",
     cases={
-        "aligned": Case((above("P(aligned) at the end", "becomes high"),), minutes=1),
-        "turned": Case((below("P(aligned) at the end", "becomes low"),), minutes=1),
+        "aligned": Case((above("P(aligned) at the end", "becomes high"),), minutes=0.3, repeats=10),
+        "turned": Case((below("P(aligned) at the end", "becomes low"),), minutes=0.3, repeats=10),
     },
     mean=True,
 )

@@ -144,7 +144,7 @@ def figure_3_4(case: str, seed: int) -> dict[str, Found]:
             below("error ten steps ahead", "far better than independent", 0.7),
             between("largest error of a lag", "(ours) lags are found", 0.0, 0.05),
         ),
-        minutes=4,
+        minutes=0.7,
         repeats=8,
     ),
     each=outputs.e7,
@@ -180,7 +180,7 @@ def finite_filters(seed: int) -> tuple[Any, np.ndarray, np.ndarray]:
     system=FILTERS,
     note="25 weights each, 100 steps; shapes, which are only drawn, are ours.",
     cases=Case(
-        (between("least correlation of a found with its true response", "very similar except for −1", 0.9, 1.0),), minutes=1
+        (between("least correlation of a found with its true response", "very similar except for −1", 0.9, 1.0),), minutes=0.2
     ),
 )
 def figure_3_6(case: str, how: How) -> dict[str, Found]:
@@ -201,7 +201,8 @@ def figure_3_6(case: str, how: How) -> dict[str, Found]:
             below("spread fourteen steps ahead", "low for sixteen steps, alone for six", 0.7),
             above("spread twenty steps ahead over that at fourteen", "then it grows", 1.3),
         ),
-        minutes=1.5,
+        minutes=0.5,
+        repeats=5,
     ),
     mean=True,
 )
@@ -219,7 +220,7 @@ def figure_3_7(case: str, seed: int) -> dict[str, Found]:
     "§3.7.1",
     system=FILTERS,
     cases=Case(
-        (between("correlation of the found with the true covariances", "match for lags up to 24", 0.9, 1.0),), minutes=1
+        (between("correlation of the found with the true covariances", "match for lags up to 24", 0.9, 1.0),), minutes=0.2
     ),
 )
 def figure_3_8(case: str, how: How) -> dict[str, Found]:
@@ -265,7 +266,7 @@ def figure_3_9(case: str, how: How) -> dict[str, Found]:
     system=SYSTEMS,
     baseline="least squares with its length by AICc (the classical way of the source, §4.1.1)",
     note="`python -m benchmarks.outputs bank`: the source has a diagram and no data; random systems of order 2 to 12 stand in.",
-    cases=Case((above("fit W of the impulse response, low-pass input, SNR 1", "(ours)"),), minutes=2, repeats=10),
+    cases=Case((above("fit W of the impulse response, low-pass input, SNR 1", "(ours)"),), minutes=0.2, repeats=10),
     mean=True,
 )
 def figure_4_1(case: str, seed: int) -> dict[str, Found]:
@@ -290,7 +291,7 @@ def figure_4_1(case: str, seed: int) -> dict[str, Found]:
             below("error of the function, lengthscale that changes", "smooth for x < 0, rapid for x > 0"),
             near("variance far away over the prior's, SoR augmented", 1.0, 0.05, "constant far away"),
         ),
-        minutes=0.7,
+        minutes=0.3,
         repeats=5,
     ),
 )
