@@ -188,6 +188,13 @@ def lazily(function: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]
     return [promise(function, *row) for row in zip(*arguments, strict=False)]
 
 
+def one_promise(value: Any) -> Any:
+    """A promise of Dask's of a value that is there, kept once however often it is asked for."""
+    import dask
+
+    return dask.delayed(value, traverse=False, pure=False)
+
+
 def lazy_array(parts: list[Any], width: tuple[int, ...] = ()) -> Any:
     """A Dask array of rows that promises will bring, nobody knows how many."""
     import dask.array as da

@@ -58,6 +58,20 @@ def test_collections_in_and_lazy_answers_out(x64, table):
     assert np.isclose(arrays.log_evidence, whole.log_evidence, rtol=1e-12)
 
 
+def test_rows_of_collections_are_answered_lazily(x64):
+    X = RNG.uniform(-1, 1, (60, 2))
+    y, new = X[:, 0] + 0.1 * RNG.normal(size=60), RNG.uniform(-1, 1, (9, 2))
+    with dask.config.set(scheduler="synchronous"):
+        gp = sg.GP(sg.Matern32([1.0, 1.0]), sg.Gaussian(0.05))
+        streamed = gp.condition(da.from_array(X, chunks=(30, 2)), da.from_array(y, chunks=30), approximate=sg.Inducing(X[:8]))
+        added = sg.AdditiveGP().condition(da.from_array(X, chunks=(30, 2)), da.from_array(y, chunks=30))
+        for fitted in (streamed, added):
+            lazy, known = fitted.predict(da.from_array(new, chunks=(5, 2))), fitted.predict(new)
+            assert lazy.mean.numblocks == (2,)
+            assert np.allclose(lazy.mean.compute(), known.mean, atol=1e-12)
+            assert np.allclose(lazy.variance.compute(), known.variance, atol=1e-12)
+
+
 def test_collections_cannot_be_found_again_by_a_file(x64, table, tmp_path):
     with pytest.raises(ValueError, match=r"the rows of this FittedParts are Dask's, .* fit from the paths of Parquet files"):
         GP.condition(table["t"], table["y"]).save(tmp_path / "model")

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from .._types import double_precision
-from ..crew import Crew, crew_for, is_lazy, lazily, lazy_array
+from ..crew import Crew, crew_for, is_lazy, lazily
 from ..engines import chain_parts, memory
 from ..engines.base import units
 from ..engines.basis import Weights
@@ -30,6 +30,7 @@ from ..posterior import Moments, Prediction, Scattered
 from . import moments
 from .conditioning import Posterior
 from .given import OfGP
+from .lazy import lazy_moments
 
 SHARE = 0.25  # of the memory that is left, for parts that are kept
 PIECE = 2**15  # places that are predicted at a time
@@ -193,7 +194,7 @@ class FittedParts(OfGP, Scattered):
         pick = lambda values: [values[p] for p in back]
         given = same(free_vector(self.gp)), pick(self._known.handles), pick(self.others), same(self.engine), same(self.weights)
         promises = lazily(question, *given, pick(self.cuts.rows))
-        return self._arrays(promises)
+        return lazy_moments(promises, self.cuts.targets, self._flat)
 
     def _one_by_one(self, question: Any, back: Any) -> Iterator[Moments]:
         for p in back:
@@ -203,13 +204,6 @@ class FittedParts(OfGP, Scattered):
     def _shaped(self, mean: Any, variance: Any) -> Moments:
         return Moments(mean[:, 0], variance) if self._flat else Moments(mean, variance)
 
-    def _arrays(self, promises: list[Any]) -> Moments:
-        """Dask's arrays of the means and of the variances."""
-        first = (_only_mean if self._flat else _all_means, _variance)
-        width = () if self._flat else (self.cuts.targets,)
-        mean, variance = (lazily(of, promises) for of in first)
-        return Moments(lazy_array(mean, width), lazy_array(variance))
-
     def _lazily(self, X: Any) -> Moments:
         """For each partition the answers of all parts about the places that concern them, put together."""
         same, ends = itertools.repeat, [-np.inf, *map(float, self.cuts.firsts[1:]), np.inf]
@@ -218,7 +212,7 @@ class FittedParts(OfGP, Scattered):
         for piece in np.ravel(np.asarray(X.to_delayed(), dtype=object)):
             answers = lazily(_answer_between, *given, same(piece), ends[:-1], ends[1:], same(self.cuts.clocks))
             parts.append(lazily(_together, [answers])[0])
-        return self._arrays(parts)
+        return lazy_moments(parts, self.cuts.targets, self._flat)
 
 
 def _times(X: Any, clocks: Clocks) -> np.ndarray:
@@ -289,15 +283,3 @@ _inverse_parts = jax.jit(Posterior.inverse_parts)
 def _as_given(held: Held, values: Any, rows: int) -> np.ndarray:
     values = np.asarray(values)[:rows]
     return values if held.part.rank is None else values[np.asarray(held.part.rank)]
-
-
-def _only_mean(found: tuple[Any, Any]) -> Any:
-    return found[0][:, 0]
-
-
-def _all_means(found: tuple[Any, Any]) -> Any:
-    return found[0]
-
-
-def _variance(found: tuple[Any, Any]) -> Any:
-    return found[1]

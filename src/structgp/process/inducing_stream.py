@@ -21,6 +21,7 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 
 from .._types import double_precision
+from ..crew import is_lazy
 from ..engines.approximation import Approximation
 from ..engines.inducing import GROUPED, InducingEngine
 from ..engines.inducing_inputs import NOVEL, Inducing, more_inputs, place_among
@@ -36,6 +37,7 @@ from ..posterior import Model, Prediction, Result
 from ..structure.dense import covariance
 from ..structure.low_rank import through
 from .conditioning import Posterior, check_inputs
+from .lazy import lazily_predicted
 
 BATCH = 2048  # rows that are taken at a time
 EXCHANGED = 20  # of so many inducing inputs one may be exchanged for each of these batches
@@ -88,8 +90,10 @@ class InducingStream(Result):
         )
 
     @double_precision
-    def predict(self, X: Any) -> Prediction:
-        """The belief about f at new places, in any order."""
+    def predict(self, X: Any) -> Any:
+        """The belief about f at new places, in any order; of a Dask collection its moments as Dask arrays."""
+        if is_lazy(X):
+            return lazily_predicted(self, X, self.targets, self.flat)
         new = as_inputs(X, allow_empty=True)
         Xs, posterior = np.asarray(new.points), self._posterior()
         mean, variance = in_few_sizes(functools.partial(_marginals, posterior), Xs)

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._types import Seed, double_precision, generator, whole
+from ...crew import is_lazy
 from ...engines.additive import basis_of, intervals_for
 from ...engines.additive_splines import SplineMap
 from ...engines.basis import Weights, columns, integrate
@@ -38,6 +39,7 @@ from ...posterior import Prediction, Result
 from ...process.conditioning import combined
 from ...process.given import OfGP
 from ...process.gp import GP
+from ...process.lazy import lazily_predicted
 from ...process.parts import Looked, Sources, read_parts
 from ...structure.additive import additive, terms_of
 from .model import ROUNDS, ROWS, SplineSums, first_intervals, held_within, lines_at, refuse, started
@@ -59,8 +61,13 @@ class FittedAdditiveParts(OfGP, Result):
     flat: bool
 
     @double_precision
-    def predict(self, X: Any, covariance: bool = False) -> Prediction:
-        """The belief about f at new places; what splines leave out of the covariance is taken for independent there."""
+    def predict(self, X: Any, covariance: bool = False) -> Any:
+        """The belief about f at new places; of a Dask collection its moments as Dask arrays.
+
+        What splines leave out of the covariance is taken for independent at each place.
+        """
+        if is_lazy(X):
+            return lazily_predicted(self, X, len(self.level), self.flat)
         Xs, T = np.asarray(as_inputs(X, allow_empty=True).points), len(self.level)
         if covariance:
             mean, joint = map(np.asarray, self._look(Xs, True))

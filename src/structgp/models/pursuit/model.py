@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._types import Seed, double_precision, generator
+from ...crew import is_lazy
 from ...engines.additive import MOST_FEATURES, intervals_for
 from ...inputs.layouts import as_inputs
 from ...inputs.observations import read_observations
@@ -33,6 +34,7 @@ from ...means import Basis, Powers
 from ...parameters.tree import as_numpy, free_vector
 from ...posterior import Prediction, Result
 from ...process.gp import GP
+from ...process.lazy import lazily_predicted
 from ...structure.additive import lines_of
 from ...structure.base import No
 from ..additive.model import conditioned
@@ -123,8 +125,10 @@ class FittedProjectionPursuit(Result):
         return self.units.y_center + self.units.y_scale * self.additive.mean(self._standard(X))
 
     @double_precision
-    def predict(self, X: Any, covariance: bool = False) -> Prediction:
-        """The belief about f at new places."""
+    def predict(self, X: Any, covariance: bool = False) -> Any:
+        """The belief about f at new places; of a Dask collection its moments as Dask arrays."""
+        if is_lazy(X):
+            return lazily_predicted(self, X, 1, True)
         Z = self._standard(X)
         given = self.additive.predict(Z, covariance)
         f, square = self.units.y_center + self.units.y_scale * given.mean, self.units.y_scale**2
