@@ -103,13 +103,13 @@ def coverage(ways: list[str], splits: int) -> None:
         print(line("mean", "", way, np.mean(rows, axis=0)), f"  least 95 %: {np.min(rows, axis=0)[1]:.3f}")
 
 
-def labels(splits: int) -> None:
+def labels(sets: list[str], splits: int) -> None:
     """Mean −log p of the labels of test rows, and the part that was wrong, of `GPClassifier`."""
     import structgp as sg
     from benchmarks.sets import part_of
 
     print(f"{'set':<22} {'splits':>6}  " + "  ".join(f"{way:>8} {'wrong':>6}" for way in ("best", "averaged")))
-    for name in LABELS:
+    for name in sets:
         found: list[list[float]] = []
         for split in range(splits):
             try:
@@ -294,6 +294,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", choices=("coverage", "labels", "evidence", "tables", "stream", "cost"))
     parser.add_argument("--ways", nargs="*", choices=WAYS, default=["best", "laplace", "hmc"])
+    parser.add_argument("--sets", nargs="*", choices=LABELS, default=LABELS, help="of labels")
     parser.add_argument("--splits", type=int, default=8)
     parser.add_argument("--chains", type=int, default=100)
     parser.add_argument("--box", type=float, default=5.0)
@@ -301,7 +302,7 @@ def main() -> None:
     if chosen.study == "coverage":
         coverage(chosen.ways, chosen.splits)
     elif chosen.study == "labels":
-        labels(chosen.splits)
+        labels(chosen.sets, chosen.splits)
     elif chosen.study == "evidence":
         evidence(chosen.splits, chosen.chains, chosen.box)
     elif chosen.study == "tables":

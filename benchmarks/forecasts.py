@@ -3,6 +3,7 @@
     python -m benchmarks forecast-study --jobs 16                       # nine kinds, seven series each, and the real ones
     python -m benchmarks forecast-study --kinds walk short --series 3   # some of them
     python -m benchmarks forecast-study --ways auto best                # without statsmodels and Prophet
+    python -m benchmarks forecast-study --first 100 --kinds season      # others of the kind
 
 Every series is cut: `structgp fit --time t` sees what comes before, and what comes after is scored. For each kind: the part of
 the later values inside 95 % intervals, and the mean log probability of one of them, averaged over parameters ("auto") and with
@@ -311,10 +312,12 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--jobs", type=int, default=1, metavar="N")
     parser.add_argument("--kinds", nargs="+", default=[*KINDS, *REAL], choices=[*KINDS, *REAL], metavar="KIND")
     parser.add_argument("--series", type=int, default=7, metavar="N", help="of each kind")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="number of the first series of each kind")
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS, metavar="WAY")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every score")
     chosen = parser.parse_args(words)
-    tasks = [(kind, number, tuple(chosen.ways)) for number in range(chosen.series) for kind in chosen.kinds]
+    numbers = range(chosen.first, chosen.first + chosen.series)
+    tasks = [(kind, number, tuple(chosen.ways)) for number in numbers for kind in chosen.kinds]
     found = []
     with tempfile.TemporaryDirectory() as cache:
         context = multiprocessing.get_context("spawn")

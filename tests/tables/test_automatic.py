@@ -50,6 +50,17 @@ def test_seasons_are_found_where_there_are_any():
     assert period == pytest.approx(7.0, rel=1e-3)
 
 
+@pytest.mark.parametrize("strongest", [6.0, 4.0])
+def test_a_season_is_the_whole_of_which_the_strongest_wave_is_an_overtone(strongest):
+    t, rng = np.arange(120.0), np.random.default_rng(0)
+    wave = lambda period, size: size * np.sin(2 * np.pi * t / period)
+    noise = 0.3 * rng.standard_normal(120)
+    (period,) = seasons_of(t, wave(strongest, 1.0) + wave(12.0, 0.6) + noise).values()
+    assert period == pytest.approx(12.0, rel=0.01)
+    alone = [seasons_of(t, wave(strongest, 1.0) + 0.3 * rng.standard_normal(120)) for _ in range(5)]
+    assert np.median([period for found in alone for period in found.values()]) == pytest.approx(strongest, rel=0.01)
+
+
 def test_the_calendar_names_seasons_and_needs_fewer_cycles():
     rng = np.random.default_rng(0)
     days = np.arange(900.0)

@@ -22,7 +22,7 @@ from jaxtyping import Float
 from .._types import generator
 from ..crew import Crew
 from .objective import LOWEST
-from .peak import Averaging, Draws, Evidence, Peak, normalised, resampled
+from .peak import Averaging, Draws, Evidence, Peak, normalised, resampled, student_scores
 from .sample import hamiltonian_step, metropolis_step, slice_step
 
 FREEDOM = 5.0  # degrees of freedom of where chains begin
@@ -186,7 +186,7 @@ def with_tails(peaks: Sequence[Peak]) -> Start:
 
     def sample(rng: np.random.Generator, count: int) -> Points:
         which = resampled(share, count, rng)
-        v = rng.standard_normal((count, Q)) * np.sqrt(FREEDOM / rng.chisquare(FREEDOM, count))[:, None]
+        v = student_scores(Q, count, rng, FREEDOM)  # evenly, so that no part of the density is left out by chance
         return np.stack([centers[k] + roots[k] @ one for k, one in zip(which, v, strict=True)])
 
     def logs(u: Points) -> tuple[Float[np.ndarray, "K C"], list[Points]]:

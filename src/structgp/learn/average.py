@@ -18,10 +18,9 @@ from jaxtyping import Float
 
 from .._types import generator
 from ..crew import Crew
-from ..linalg.sobol import sobol
 from .anneal import by_annealing
 from .density import Density
-from .peak import Averaging, Draws, Evidence, Peak, normalised, paired_scores, resampled, scores
+from .peak import Averaging, Draws, Evidence, Peak, normalised, paired_scores, resampled, student_scores
 from .sample import by_chains, trajectories
 
 RADIUS = 1.1  # of the sphere of the design, and how far members are spread: true densities have longer tails than normal ones
@@ -46,7 +45,7 @@ def average(density: Density, theta: Float[np.ndarray, " P"], averaging: Averagi
 
 def by_laplace(peak: Peak, averaging: Averaging) -> Draws:
     """Equally weighted draws from the normal approximation, spread evenly, a little further than it says."""
-    u = RADIUS * paired_scores(peak.size, averaging.count, averaging.seed)
+    u = peak.split(RADIUS * paired_scores(peak.size, averaging.count, averaging.seed))
     if averaging.polish:
         u = trajectories(peak, u, averaging.polish, 5, 0.4, generator(averaging.seed))
     return peak.draws(peak.within(u), np.ones(len(u)), peak.evidence(), "laplace")
@@ -99,12 +98,10 @@ def _reach(peak: Peak, axis: int, side: int, deep: float, furthest: int = 12) ->
 
 def by_importance(peak: Peak, averaging: Averaging) -> Draws:
     """Draws from a wide proposal, weighted, and the members among them by their weights."""
-    from scipy.special import gammaincinv, gammaln
+    from scipy.special import gammaln
 
     count, Q = max(DRAWN, averaging.count), peak.size
-    uniform = sobol(Q + 1, count, averaging.seed)
-    chi2 = 2 * gammaincinv(FREEDOM / 2, uniform[:, -1])
-    u = scores(uniform[:, :-1]) * np.sqrt(FREEDOM / chi2)[:, None]
+    u = student_scores(Q, count, averaging.seed, FREEDOM)
     constant = gammaln((FREEDOM + Q) / 2) - gammaln(FREEDOM / 2) - 0.5 * Q * np.log(FREEDOM * np.pi)
     proposal = constant - 0.5 * (FREEDOM + Q) * np.log1p(np.sum(u * u, axis=1) / FREEDOM)
     logs = smoothed(peak.values(u) - proposal)

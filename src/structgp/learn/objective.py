@@ -79,9 +79,12 @@ class Objective:
         priors = [self._prior(theta) for theta in thetas]
         return Terms(values, gradients, *(np.stack(part) for part in zip(*priors, strict=True)))
 
-    def gradients(self, thetas: Float[Any, "S P"]) -> Float[np.ndarray, "S P"]:
-        """The gradients of log p(y | θ) + log p(θ) at several θ."""
-        return self.many(thetas).summed()[1] if self.together else np.stack([self(theta)[1] for theta in thetas])
+    def looks(self, thetas: Float[Any, "S P"]) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, "S P"]]:
+        """log p(y | θ) + log p(θ) and its gradient at several θ, at once or one by one: by a program that is there."""
+        if self.together:
+            return self.many(thetas).summed()
+        values, gradients = zip(*(self(theta) for theta in thetas), strict=True)
+        return np.array(values), np.stack(gradients)
 
     @double_precision
     def log_volume(self, theta: Float[Any, " P"]) -> float:

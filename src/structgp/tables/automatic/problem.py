@@ -23,6 +23,8 @@ STEADY = 0.8  # part of the steps that are alike where rows are taken for a seri
 FEW_CYCLES = 2  # that a season of the calendar must go through
 RESOLVED = 0.5  # cycles in the whole series by which two periods must differ to be told apart
 OVERTONES = 3  # waves that a season is made of, as far as it is taken away before a second is looked for
+LEAST_CYCLES = 4.0  # that a season which no calendar knows must go through
+STANDS_OUT = 10.0  # times the power around it that a wave must have to be one of a season: noise alone has it once in 1000
 SEASON = 0.25  # part of the variance, less the trend, that a wave must explain to be called a season
 
 
@@ -188,7 +190,8 @@ def naive_forecast(t0: np.ndarray, y0: np.ndarray, t: np.ndarray, calendar: Mapp
 
 
 def _season(t: np.ndarray, y: np.ndarray, known: list[float]) -> float | None:
-    """The period of the strongest wave that is gone through at least four times; a period of the calendar needs but two."""
+    """The period of the strongest wave that is gone through at least four times, or of a season of which that is an overtone; a
+    period of the calendar needs but two."""
     span = float(np.ptp(t))
     rest = y - np.polynomial.Legendre.fit(t, y, 5)(t)
     if not np.std(rest) > 1e-9 * np.std(y):
@@ -198,8 +201,26 @@ def _season(t: np.ndarray, y: np.ndarray, known: list[float]) -> float | None:
     found = power(fine)
     cycles = float(fine[np.argmax(found)])
     if float(np.max(found)) > SEASON:
+        cycles /= _overtone(t, rest, span, cycles)
         return next((period for period in known if abs(span / period - cycles) < RESOLVED), span / cycles)
     return next((period for period in known if _power(t, y, period) > SEASON), None)
+
+
+def _overtone(t: np.ndarray, rest: np.ndarray, span: float, cycles: float) -> int:
+    """Which overtone of a season the strongest wave is, 1 where it is the first: others then stand out beside theirs."""
+    whole, rest = np.std(rest), rest - _waves(t, rest, span / cycles, OVERTONES)
+    if not np.std(rest) > 1e-6 * whole:
+        return 1
+    power = lambda at: lombscargle(t, rest, 2 * np.pi * at / span, normalize=True)
+    apart = np.concatenate([[0.0], np.linspace(-3.0, -1.0, 9), np.linspace(1.0, 3.0, 9)])
+    stands_out = lambda wave, others: wave > STANDS_OUT * np.median(others)
+    for number in range(OVERTONES, 1, -1):
+        lowest = cycles / number
+        waves = lowest * np.array([k for k in range(1, OVERTONES * number) if k % number])
+        waves = waves[waves < len(t) / 3]
+        if lowest >= LEAST_CYCLES and any(stands_out(at, around) for at, *around in map(power, waves[:, None] + apart)):
+            return number
+    return 1
 
 
 def _power(t: np.ndarray, y: np.ndarray, period: float) -> float:
@@ -219,7 +240,7 @@ def _waves(t: np.ndarray, y: np.ndarray, period: float, count: int) -> np.ndarra
 def _strongest(t: np.ndarray, rest: np.ndarray, power: Callable[[np.ndarray], np.ndarray]) -> float:
     """How many cycles the strongest wave goes through; long series are counted into even cells first, for a fast transform."""
     if len(t) <= MOST_WAVES:
-        coarse = np.arange(4.0, len(t) / 3, 0.2)
+        coarse = np.arange(LEAST_CYCLES, len(t) / 3, 0.2)
         return float(coarse[np.argmax(power(coarse))])
     cells, _ = np.histogram(t, bins=len(t), weights=rest)
     spectrum = np.abs(np.fft.rfft(cells, n=4 * len(t)))[: 4 * len(t) // 3]
