@@ -20,6 +20,7 @@ from ..learn.sites import SiteEvidence
 from ..linalg.dense.cholesky import lapack_threads
 from ..parameters.tree import free_vector, leaves
 from .conditioning import rule_for
+from .planned import planned
 
 SEARCHED = ("ais", "smc")  # methods that begin around all modes that are found
 LEARNING = ("restarts", "max_evaluations", "seconds", "progress")  # options of `GP.fit` that are not about the data
@@ -76,8 +77,7 @@ def density_of(
     """The density of θ given data, up to the evidence; approximations are those that suit the values `at`."""
     inputs = as_inputs(X, clocks=())
     data = read_observations(gp.likelihood, y, noise, missing, inputs, extra, weights)
-    rule = rule_for(gp, inference, data)
-    gp, inputs, data, chosen = gp._planned(inputs, structure, approximate, data, rule)
+    gp, inputs, data, chosen, rule = planned(gp, inputs, structure, approximate, data, rule_for(gp, inference, data))
     if at is not None and any(leaf.path.endswith(".inputs") for leaf in leaves(at)):
         gp = at  # with the inducing inputs that were found, and are held
     if rule is None:
