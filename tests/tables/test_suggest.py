@@ -1,5 +1,6 @@
 """`structgp suggest`: a CSV file is the whole state, from the first empty one on, and every bad one gets one line."""
 
+import gzip
 import json
 import os
 import signal
@@ -7,7 +8,9 @@ import subprocess
 import sys
 
 import numpy as np
+import polars as pl
 import pytest
+from sheets import xlsx
 from typer.testing import CliRunner
 
 import structgp as sg
@@ -210,7 +213,7 @@ BAD_FILES = [
     (";flow;yield\n30;1;2\n", "column 1 has no name"),
     (b"\xff\xfet\x00e\x00", "is not UTF-8"),
     (b"temp,flow,yield\n30,1,\xe9\n", "is not UTF-8"),
-    (b"PK\x03\x04rest", "so it must be CSV: save the table in it as CSV"),
+    (b"PK\x03\x04rest", "is no spreadsheet that can be read"),
     (b"\x00\x01\x02\x03" * 50, "is not a table"),
 ]
 
@@ -263,6 +266,24 @@ def test_other_places_to_write(tmp_path):
     assert "so it must be CSV" in suggest(tmp_path / "runs.xlsx", *BOUNDS, code=1)
     suggest(path, *BOUNDS, "--append", str(tmp_path / "new.csv"))
     assert (tmp_path / "new.csv").read_text().startswith(path.read_text())
+
+
+@pytest.mark.parametrize("kind", ["xlsx", "parquet", "arrow", "csv.gz"])
+def test_runs_of_other_kinds_go_on_in_csv(tmp_path, kind):
+    rows = [[float(cell) for cell in row.split(",")] for row in ROWS]
+    frame = pl.DataFrame(rows, schema=["temp", "flow", "yield"], orient="row")
+    path, plain = tmp_path / f"runs.{kind}", write(tmp_path / "plain.csv", ROWS)
+    if kind == "xlsx":
+        path.write_bytes(xlsx(runs=[frame.columns, *rows]))
+    elif kind == "csv.gz":
+        path.write_bytes(gzip.compress(plain.read_bytes()))
+    else:
+        (frame.write_parquet if kind == "parquet" else frame.write_ipc)(path)
+    suggested = lambda said: [line for line in said.splitlines() if line.startswith("1. ")]
+    new = tmp_path / "new.csv"
+    assert suggested(suggest(path, *BOUNDS, "--append", str(new))) == suggested(suggest(plain, *BOUNDS))
+    assert len(new.read_text().splitlines()) == len(ROWS) + 2
+    assert "lines are added to CSV only: give --append a new file" in suggest(path, *BOUNDS, "--append", str(path), code=1)
 
 
 def test_limits_of_outcomes():

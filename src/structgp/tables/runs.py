@@ -1,7 +1,8 @@
 """A table of runs as the whole state of an optimisation: what was measured, what failed, and what is still to be done.
 
 Each line is a run. With a number in the column of the target it was measured, without anything there it is pending, and with
-anything else it failed. The file is only ever added to: what is in it stays as it is, byte for byte.
+anything else it failed. The file is only ever added to: what is in it stays as it is, byte for byte. A workbook and other files
+that are no plain text are read, and go on in a new CSV file.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 from ..decide.optimise import Optimiser, Suggestion
 from ..decide.space import Category, Continuous, Space, Variable, Whole, as_limit
 from ..inputs.reading import few
+from .reading import as_csv
 from .reading.text import decoded
 
 WHY = "suggested_because"
@@ -24,6 +26,7 @@ FAILED = ("failed", "fail", "error", "crash", "nan", "inf", "-inf", "none", "na"
 WIDER = 0.1  # of the observed range, added at both ends where no bounds were given
 MOST_CATEGORIES = 20
 SEPARATORS = ",;\t"
+PACKED = (".xlsx", ".xlsb", ".xls", ".ods", ".parquet", ".arrow", ".feather", ".nc", ".gz")
 
 
 class Runs(NamedTuple):
@@ -34,6 +37,8 @@ class Runs(NamedTuple):
     header: list[str]
     rows: list[tuple[int, list[str]]]
     separator: str
+    plain: bool = True  # lines can be added to the file itself
+    notes: tuple[str, ...] = ()
 
     def column(self, name: str) -> list[tuple[int, str]]:
         """The cells of a column with their lines."""
@@ -56,13 +61,13 @@ def read_runs(path: Path) -> Runs:
     if path.is_dir():
         raise ValueError(f"{path} is a folder: give the name of a CSV file in it, or of one that is to be made")
     content = path.read_bytes() if path.exists() else b""
-    packed = content.startswith((b"PK\x03\x04", b"\x1f\x8b", b"PAR1"))
-    if packed or path.suffix.lower() in (".xlsx", ".xls", ".ods", ".parquet", ".gz"):
-        raise ValueError(f"{path} is added to line by line, so it must be CSV: save the table in it as CSV")
     if not content.strip():
+        if path.suffix.lower() in PACKED:
+            raise ValueError(f"{path} is to be added to line by line, so it must be CSV: call it {path.with_suffix('.csv')}")
         return Runs(path, "", [], [], ",")
-    text, notes = decoded(content, path)
-    if notes or content.startswith((b"\xff\xfe", b"\xfe\xff")):
+    other = as_csv(path)
+    text, notes = other or decoded(content, path)
+    if other is None and (notes or content.startswith((b"\xff\xfe", b"\xfe\xff"))):
         raise ValueError(f"{path} is not UTF-8, so nothing can be added to it: save it as CSV UTF-8")
     text = text.removeprefix("\ufeff")
     first = text.lstrip("\r\n").splitlines()[0]
@@ -86,7 +91,7 @@ def read_runs(path: Path) -> Runs:
             f"{path}: the number of cells is not that of the {len(header)} names in the first line (line {few(ragged)}): "
             "complete these lines"
         )
-    return Runs(path, text, header, rows, separator)
+    return Runs(path, text, header, rows, separator, other is None, tuple(notes))
 
 
 def variables_of(bounds: Sequence[str], integers: Sequence[str], choices: Sequence[str]) -> dict[str, Variable]:
@@ -146,7 +151,7 @@ def question(
     seed: int = 0,
 ) -> Question:
     """The optimiser that a table of runs stands for."""
-    outcomes, notes = dict(outcomes or {}), []
+    outcomes, notes = dict(outcomes or {}), list(runs.notes)
     _check_names(runs, target, variables, outcomes, ignored)
     found = dict(variables)
     others = [name for name in runs.header if name not in (target, WHY, *outcomes, *ignored, *variables)]

@@ -17,6 +17,7 @@ from .options import (
     IgnoreOption,
     OutFolder,
     SeedOption,
+    ZoneOption,
 )
 
 
@@ -29,6 +30,7 @@ def embed(
     out: OutFolder = Path("structgp-embed"),
     budget: Budget = "2m",
     dates: DatesOption = "auto",
+    zone: ZoneOption = "",
     seed: SeedOption = 0,
     as_json: AsJson = False,
 ) -> dict[str, Any]:
@@ -37,7 +39,7 @@ def embed(
 
     seconds, wanted = seconds_of(budget), _dimensions(dimensions)
     check_folder(out)
-    table = read_table(data, dates=dates)
+    table = read_table(data, dates=dates, zone=zone)
     import polars as pl
 
     from ..embed import embed_table  # takes seconds, which a wrong name need not wait for

@@ -91,7 +91,9 @@ LagsOption = Annotated[int | None, typer.Option("--lags", min=2, help="How many 
 MethodOption = Annotated[
     str, typer.Option("--method", help="gp, dc, tc, ls, poles, joint (u with gaps) or analog (any times).")
 ]
-RunsArgument = Annotated[Path, typer.Argument(help="A CSV table of runs; it need not exist before the first one.")]
+RunsArgument = Annotated[
+    Path, typer.Argument(help="A table of runs; it need not exist before the first one. Lines are added to CSV only.")
+]
 MaximiseOption = Annotated[str | None, typer.Option("--maximise", help="The column whose values should be large.")]
 MinimiseOption = Annotated[str | None, typer.Option("--minimise", help="The column whose values should be small.")]
 BoundsOption = Annotated[list[str], typer.Option("--bounds", help="A range: temp=20:80, or flow=0.1:10:log.")]

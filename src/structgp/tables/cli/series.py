@@ -17,6 +17,7 @@ from .options import (
     OrderOption,
     OutputOption,
     ReportOption,
+    ZoneOption,
 )
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def changepoints(
     time: OrderOption = None,
     report: ReportOption = None,
     dates: DatesOption = "auto",
+    zone: ZoneOption = "",
     as_json: AsJson = False,
 ) -> dict[str, Any]:
     """Find where a series changes its level or spread. With the probability of each change."""
@@ -39,7 +41,7 @@ def changepoints(
     from ..reading import as_floats, find_column, kind_of, read_table
     from ..report.changes import change_alarms
 
-    read = read_table(data, dates=dates)
+    read = read_table(data, dates=dates, zone=zone)
     frame = read.frame
     column = frame[find_column(frame, target, "column")]
     if kind_of(column) != "number" or column.is_null().all():
@@ -74,6 +76,7 @@ def identify_system(
     method: MethodOption = "gp",
     report: ReportOption = None,
     dates: DatesOption = "auto",
+    zone: ZoneOption = "",
     as_json: AsJson = False,
 ) -> dict[str, Any]:
     """Find the systems that make columns of others. Impulse, step and frequency response, poles and order."""
@@ -82,7 +85,7 @@ def identify_system(
     from ..report.systems import system_rows
     from ..several import identify_columns
 
-    read = read_table(data, dates=dates)
+    read = read_table(data, dates=dates, zone=zone)
     named = lambda names: [names] if names in read.frame.columns else [name.strip() for name in names.split(",")]
     records = identify_columns(read, named(source), named(target), time, lags=lags, method=method)
     lines = notes_in_words(read.notes)

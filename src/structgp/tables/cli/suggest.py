@@ -70,6 +70,8 @@ def suggest(
         raise ValueError(
             f"--append adds to the table that was read: give {data}, or the name of a file that does not exist yet"
         )
+    if append is not None and append.exists() and not found.runs.plain:
+        raise ValueError(f"lines are added to CSV only: give --append a new file, such as {data.with_suffix('.csv')}")
     optimiser = found.optimiser
     suggestions = optimiser.suggest(n)
     notes = [*found.notes, *optimiser.account.remarks]

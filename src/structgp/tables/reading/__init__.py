@@ -4,7 +4,7 @@
 each column of the training table became numbers. Whatever had to be assumed is said, one note of the `Table` each.
 """
 
-from .files import Table, as_table, read_frame, read_table
+from .files import Table, as_csv, as_table, read_frame, read_table
 from .layout import MOST_LEVELS, Column, Layout, as_floats, as_text, find_column, kind_of, look, target_in
 from .moments import CALENDAR, SECONDS
 
@@ -15,6 +15,7 @@ __all__ = [
     "Column",
     "Layout",
     "Table",
+    "as_csv",
     "as_floats",
     "as_table",
     "as_text",

@@ -79,6 +79,17 @@ def read_table(path: Any, *, dates: str = "auto", zone: str = "", like: Mapping[
     return _columns(*grid_of(text, path, None, notes), path=path, **options)
 
 
+def as_csv(path: Path) -> tuple[str, list[str]] | None:
+    """What is no plain text (a workbook, Parquet, Arrow, NetCDF, gzipped) as comma-separated text, and what was assumed."""
+    content = _content(path)
+    if content.startswith(SHEETS):
+        return _sheet(content, path)
+    typed = typed_frame(content, path)
+    if typed is not None:
+        return typed[0].write_csv(), typed[1]
+    return decoded(content, path) if content != path.read_bytes() else None
+
+
 def _content(path: Path) -> bytes:
     if not path.exists():
         near = difflib.get_close_matches(path.name, [other.name for other in _neighbours(path)], n=1, cutoff=0.75)
