@@ -2,11 +2,18 @@
 
     python -m benchmarks.optimise functions --jobs 8                 # four functions, ten seeds, every installed method
     python -m benchmarks.optimise functions --problems branin --seeds 2 --methods structgp random
+    python -m benchmarks.optimise first --seeds 3                    # from the start of a process to its first suggestion
     python -m benchmarks.optimise tuning --jobs 8                    # hyperparameters of HistGradientBoosting, 60 evaluations
     python -m benchmarks.optimise bumps --jobs 8                     # Gaussian bumps: aligned, rotated, several models
     python -m benchmarks.optimise integrals --seeds 100              # are intervals of integrals honest?
     python -m benchmarks.optimise gradients --seeds 20               # beside central differences at equal evaluations
     python -m benchmarks.optimise pole --jobs 8 --seeds 20           # double pole balancing with incremental networks
+    python -m benchmarks.optimise history --seeds 1                  # structgp suggest, from a table of 10,000 runs
+
+What only another Python has (torch comes late to new ones) is run by that one into the same file, and shown with the rest:
+
+    python3.11 -m benchmarks.optimise functions --methods botorch optuna-gp skopt --json runs.json
+    python -m benchmarks.optimise functions --json runs.json
 
 Every run has a process of its own with one thread, and the same initial points for all methods. Regrets are final and of the
 best value seen; `first` are the CPU seconds from the start of the process to the first suggestion of a model, imports included,
@@ -20,6 +27,10 @@ import argparse
 import importlib.util
 import json
 import math
+import resource
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -220,6 +231,18 @@ def run_function(name: str, method: str, seed: int, evaluations: int | None = No
         "warm": 1e3 * float(np.median(spent[len(spent) // 2 :])),
         "first": first,
     }
+
+
+def run_first(name: str, method: str, seed: int, evaluations: int | None = None) -> dict[str, Any]:
+    """CPU seconds of a fresh process that is told random places and asks once, with nothing imported that it does not need."""
+    f, box, _ = PROBLEMS[name]
+    ends = np.array(box, dtype=float)
+    asker = Asker(method, len(box), seed)
+    for u in np.random.default_rng([seed, 13]).uniform(size=(evaluations or 2 * len(box) + 1, len(box))):
+        asker.tell(u, f(ends[:, 0] + u * np.ptp(ends, axis=1)))
+    asker.ask()
+    spent = time.process_time()
+    return {"regret": spent, "half": math.nan, "first": spent, "warm": math.nan}
 
 
 # hyperparameters of HistGradientBoosting
@@ -450,6 +473,26 @@ def run_gradient(name: str, method: str, seed: int, evaluations: int | None = No
     }
 
 
+def run_history(name: str, method: str, seed: int, evaluations: int | None = None) -> dict[str, Any]:
+    """CPU seconds of `structgp suggest` for a table of so many runs, of which some failed and one is pending."""
+    rng, count = np.random.default_rng([seed, 12]), evaluations or 10_000
+    lines = ["a,b,c,d,e,f,y"]
+    for row in rng.uniform(size=(count, 6)):
+        value = "failed" if row[0] > 0.97 else f"{hartmann(row) + 0.01 * rng.standard_normal():.6g}"
+        lines.append(",".join([*(f"{u:.6g}" for u in row), value]))
+    options = [part for variable in "abcdef" for part in ("--bounds", f"{variable}=0:1")]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "runs.csv"
+        path.write_text("\n".join([*lines, "0.5,0.5,0.5,0.5,0.5,0.5,"]) + "\n")
+        command = [sys.executable, "-m", "structgp", "suggest", str(path), "--minimise", "y", *options, "--json"]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        answer = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    point = np.array([answer["suggestions"][0]["point"][variable] for variable in "abcdef"])
+    return {"regret": spent, "half": hartmann(point), "first": spent, "warm": math.nan}
+
+
 def run_pole(name: str, method: str, seed: int, evaluations: int | None = None) -> dict[str, Any]:
     """Evaluations until two poles stand still, and the fitness reached."""
     from benchmarks.double_pole import balance
@@ -466,6 +509,7 @@ def run_pole(name: str, method: str, seed: int, evaluations: int | None = None) 
 
 STUDIES: dict[str, tuple[Callable[..., dict[str, Any]], tuple[str, ...], tuple[str, ...], str]] = {
     "functions": (run_function, BARS, METHODS, "regret"),
+    "first": (run_first, ("branin", "hartmann"), METHODS[:-1], "CPU seconds"),
     "tuning": (run_tuning, ("uci_concrete", "uci_energy"), ("structgp", "optuna-tpe", "random"), "cross-validated error"),
     "bumps": (
         run_bump,
@@ -475,6 +519,7 @@ STUDIES: dict[str, tuple[Callable[..., dict[str, Any]], tuple[str, ...], tuple[s
     ),
     "integrals": (run_integral, ("random",), ("kernel", "antiderivative"), "|error| / sd"),
     "gradients": (run_gradient, ("bump",), ("active", "even", "central-0.1", "central-0.3"), "relative error"),
+    "history": (run_history, ("hartmann",), ("suggest",), "CPU seconds"),
     "pole": (run_pole, ("long", "short"), ("aligned", "smooth", "aligned+rotated", "random"), "evaluations"),
 }
 

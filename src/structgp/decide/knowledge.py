@@ -91,8 +91,8 @@ class Knowledge:
             outcomes.append(Outcome(belief, *(jnp.asarray(float(scale(b)) if math.isfinite(b) else b) for b in limits)))
         failures = () if self.failures is None else (Failure(self.failures),)
         bonus = math.sqrt(0.2 * 2 * math.log(max(self.history, 1) ** 2 * math.pi**2 / 0.6))
-        any_good = jnp.asarray(bool(self.good.any()))
-        view = View(tuple(beliefs), tuple(outcomes), failures, any_good, jnp.asarray(bonus), self.capacity)
+        any_good, bonus = jax.device_put((self.good.any(), np.float64(bonus)))  # jnp.asarray would compile
+        view = View(tuple(beliefs), tuple(outcomes), failures, any_good, bonus, self.capacity)
         return view, space.unseen(self.X[center][None])[0]
 
     def described(self, view: View, place: np.ndarray) -> Described:

@@ -239,7 +239,8 @@ def belief_of(
         rows = np.where(fine[:, None], rows, rows[int(np.argmax(fine))])
         log_weights = log_weights - np.log(np.sum(np.exp(log_weights - log_weight)))
     best = np.min(np.where(found, rows, np.inf), axis=1)
-    return Belief(members, jnp.asarray(log_weights), jnp.asarray(best), scale), rows
+    log_weights, best = jax.device_put((log_weights, best))  # jnp.asarray would compile
+    return Belief(members, log_weights, best, scale), rows
 
 
 def _like(flags: np.ndarray, part: Array) -> np.ndarray:

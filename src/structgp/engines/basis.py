@@ -14,6 +14,7 @@ Sites that are mere factors exp(h f − ½ w f²) on the whole f = m + g + Φβ 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ from jaxtyping import Array, Float, Num
 
 from ..inputs.observations import Data
 from ..linalg.blocks import Blocks, times
+from ..linalg.dense.cholesky import diagonal, lower, solved_by, whitened_by
 from ..means import Mean
 from ..posterior import Model
 from ..sites import Marginals, Sites
@@ -59,12 +61,12 @@ class Weights(eqx.Module):
 
     def covariance(self) -> Float[Array, "P P"]:
         """A⁻¹."""
-        return jax.scipy.linalg.cho_solve((self.factor, True), jnp.eye(self.factor.shape[0]))
+        return solved_by(self.factor, jnp.eye(self.factor.shape[0]))
 
 
 def prior_precision(mean: Mean, P: int, of_mean: int) -> Float[Array, "P P"]:
     """B⁻¹ for the weights of the mean's basis functions, and zeros for the functions that the kernel leaves free."""
-    return jnp.zeros((P, P)).at[:of_mean, :of_mean].set(mean.precision(of_mean))
+    return jnp.pad(mean.precision(of_mean), (0, P - of_mean))
 
 
 def integrate(
@@ -74,10 +76,10 @@ def integrate(
     P = gram.shape[0] - T
     precision, proper, log_det_B = _prior_of_weights(model, P, D)
     A = gram[T:, T:] + precision
-    L = jnp.linalg.cholesky(A) if P else jnp.zeros((0, 0))
-    beta = jax.scipy.linalg.cho_solve((L, True), gram[T:, :T]) if P else jnp.zeros((0, T))
-    quadratic = jnp.trace(gram[:T, :T] - gram[:T, T:] @ beta)
-    total = log_det + 2 * jnp.sum(jnp.log(jnp.diagonal(L))) + log_det_B + (seen - (P - proper)) * jnp.log(2 * jnp.pi)
+    L = lower(A) if P else jnp.zeros((0, 0))
+    beta = solved_by(L, gram[T:, :T]) if P else jnp.zeros((0, T))
+    quadratic = jnp.sum(diagonal(gram[:T, :T] - gram[:T, T:] @ beta))
+    total = log_det + 2 * jnp.sum(jnp.log(diagonal(L))) + log_det_B + (seen - (P - proper)) * math.log(2 * math.pi)
     return -0.5 * (quadratic + T * total), Weights(beta, L)
 
 
@@ -135,10 +137,10 @@ class Factors(eqx.Module):
         Phi, weighed = (part.reshape(self.h.size, P) for part in (self.Phi, times(self.w, self.Phi)))
         A = Phi.T @ weighed - gram[1 : P + 1, 1 : P + 1] + precision
         b = Phi.T @ self._shift().ravel() - gram[1 : P + 1, 0]
-        L = jnp.linalg.cholesky(A) if P else jnp.zeros((0, 0))
-        beta = jax.scipy.linalg.cho_solve((L, True), b) if P else jnp.zeros(0)
+        L = lower(A) if P else jnp.zeros((0, 0))
+        beta = solved_by(L, b) if P else jnp.zeros(0)
         known = jnp.sum(self.h * self.offset - 0.5 * self.offset * times(self.w, self.offset))
-        volume = 2 * jnp.sum(jnp.log(jnp.diagonal(L))) + log_det_B - (P - proper) * jnp.log(2 * jnp.pi)
+        volume = 2 * jnp.sum(jnp.log(diagonal(L))) + log_det_B - (P - proper) * math.log(2 * math.pi)
         return known - 0.5 * (log_det - gram[0, 0] - b @ beta + volume), Weights(beta[:, None], L)
 
 
@@ -154,7 +156,7 @@ def given_factors(
         if not P:
             return Whole(mean, variance, log_normaliser, None), None
         rho = factors.Phi - means[:, 1:]
-        U = jax.scipy.linalg.solve_triangular(weights.factor, rho.T, lower=True)
+        U = whitened_by(weights.factor, rho.T)
         return Whole(mean + rho @ weights.mean[:, 0], variance + jnp.sum(U * U, axis=0), log_normaliser, None), U
 
     if shift is None:

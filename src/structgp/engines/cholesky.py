@@ -14,7 +14,7 @@ from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
 from ..linalg.dense import by_blocks, factors
-from ..linalg.dense.cholesky import cholesky_update, factorise, log_det_and_gram, log_sum
+from ..linalg.dense.cholesky import cholesky_update, diagonal, factorise, log_det_and_gram, log_sum
 from ..posterior import Conditional, Model
 from ..sites import Marginals, Sites
 from ..structure.base import No
@@ -76,9 +76,9 @@ class CholeskyConditional(Conditional):
         """log|C| and TᵀC⁻¹T, from the factor that is already here."""
         if self.sites.natural:
             gram = self.sites.shift.T @ covariance(self.kernel, self.X, self.X) @ self.alpha
-            return 2 * jnp.sum(jnp.log(jnp.diagonal(self.L))), 0.5 * (gram + gram.T)
+            return 2 * jnp.sum(jnp.log(diagonal(self.L))), 0.5 * (gram + gram.T)
         gram = self.sites.targets.T @ self.alpha
-        return 2 * jnp.sum(jnp.log(jnp.diagonal(self.L))) - log_sum(self.sites.precision), 0.5 * (gram + gram.T)
+        return 2 * jnp.sum(jnp.log(diagonal(self.L))) - log_sum(self.sites.precision), 0.5 * (gram + gram.T)
 
     def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         V = self._whiten(jnp.eye(self.L.shape[0]))
@@ -171,7 +171,7 @@ class RootConditional(Conditional):
 
     def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         V = jax.scipy.linalg.solve_triangular(self.R, self.root.T @ self.sites.shift, lower=True)
-        return 2 * jnp.sum(jnp.log(jnp.diagonal(self.R))), V.T @ V
+        return 2 * jnp.sum(jnp.log(diagonal(self.R))), V.T @ V
 
     def _whiten(self, Ks: Float[Array, "M N"]) -> tuple[Float[Array, "N M"], Float[Array, "N M"]]:
         """U = L₀⁻¹k and R⁻¹U: what the places could tell of new ones at best, and what of it the sites leave open."""

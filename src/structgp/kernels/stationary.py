@@ -32,10 +32,10 @@ from .metrics import Metric
 def matern_profile(p: int, s2: Numbers) -> Numbers:
     """The Matérn correlation of order p + ½ at squared distance s² (scaled by 2ν)."""
     s = jnp.sqrt(s2)
-    value = jnp.zeros_like(s)
+    value: Any = 0.0
     for i in range(p + 1):
         weight = math.factorial(p) * math.comb(p, i) * math.factorial(p + i) / (math.factorial(p) * math.factorial(2 * p))
-        value = value * (2 * s) + weight if i else value + weight
+        value = value * (2 * s) + weight if i else weight
     return value * jnp.exp(-s)
 
 

@@ -40,8 +40,9 @@ FAR = (  # (1/√π − x exp(x²) erfc(x)) x² in 1/x², beyond
 )
 
 
+@jax.custom_jvp
 def tails(z: Any) -> tuple[Any, Any, Any]:
-    """log Φ(z), r(z) and e(z), element by element; derivatives go through the functions below."""
+    """log Φ(z), r(z) and e(z), element by element."""
     x = jnp.abs(z) * math.sqrt(0.5)
     square = x * x
     gauss = jnp.exp(-square)
@@ -53,6 +54,13 @@ def tails(z: Any) -> tuple[Any, Any, Any]:
     inverse_mills = math.sqrt(2 / math.pi) * jnp.where(left, 1 / small, gauss / (2 - upper))
     excess = jnp.where(left & (x > 4), inverse_mills * lack, z + inverse_mills)
     return log_cdf, inverse_mills, excess
+
+
+@tails.defjvp
+def _tails_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    log_cdf, r, e = tails(*primals)
+    (dz,) = tangents
+    return (log_cdf, r, e), (r * dz, -r * e * dz, (1 - r * e) * dz)
 
 
 def scaled_erfc(x: Any) -> Any:
@@ -70,19 +78,16 @@ def _scaled_erfc(x: Any) -> tuple[Any, Any, Any]:
     return jnp.where(x > 4, far, _ratio(MIDDLE, jnp.minimum(x, 4.0))), near, lack
 
 
-@jax.custom_jvp
 def log_ndtr(z: Any) -> Any:
     """log Φ(z)."""
     return tails(z)[0]
 
 
-@jax.custom_jvp
 def inverse_mills(z: Any) -> Any:
     """φ(z)/Φ(z)."""
     return tails(z)[1]
 
 
-@jax.custom_jvp
 def excess(z: Any) -> Any:
     """z + φ(z)/Φ(z)."""
     return tails(z)[2]
@@ -102,11 +107,13 @@ def log_mean_excess(z: Any) -> Any:
     return log_cdf + jnp.log(e)
 
 
-log_mean_excess.defjvps(lambda tangent, _, z: tangent / excess(z))
+@log_mean_excess.defjvp
+def _log_mean_excess_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    log_cdf, _, e = tails(*primals)  # once for both
+    return log_cdf + jnp.log(e), tangents[0] / e
+
+
 log_scaled_tail.defjvps(lambda tangent, _, x: -tangent * excess(-x))
-log_ndtr.defjvps(lambda tangent, _, z: tangent * inverse_mills(z))
-inverse_mills.defjvps(lambda tangent, value, z: -tangent * value * excess(z))
-excess.defjvps(lambda tangent, value, z: tangent * (1 - inverse_mills(z) * value))
 
 
 def _ratio(coefficients: tuple[tuple[float, ...], tuple[float, ...]], x: Any) -> Any:

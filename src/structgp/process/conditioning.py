@@ -25,7 +25,7 @@ from ..inputs.layouts import Grid, Inputs
 from ..inputs.observations import Data
 from ..inputs.rows import filled, in_bucket, size_for, unseen_beyond
 from ..kernels.independent import kernels_of
-from ..linalg.dense.cholesky import lapack_threads
+from ..linalg.dense.cholesky import lapack_threads, whitened_by
 from ..parameters.tree import free_vector, with_free
 from ..posterior import Conditional, Model
 from ..structure.dense import typical_variance
@@ -89,7 +89,7 @@ class Posterior(eqx.Module):
         diagonal, alpha = self.conditional.inverse_parts()
         if alpha.shape[-1] == self.targets:
             return diagonal, alpha
-        U = jax.scipy.linalg.solve_triangular(self.weights.factor, alpha[:, self.targets :].T, lower=True)
+        U = whitened_by(self.weights.factor, alpha[:, self.targets :].T)
         return diagonal - jnp.sum(U * U, axis=0), alpha[:, : self.targets] - alpha[:, self.targets :] @ self.weights.mean
 
     def update(self, X: Float[Array, "M D"], data: Data, at: Any) -> Posterior:
@@ -113,7 +113,7 @@ def combined(
 ) -> tuple[Float[Array, " M *C T"], Float[Array, " P *U"]]:
     """The mean of f, and U with UᵀU = ρᵀA⁻¹ρ, ρ = φ − m_Φ, through which the uncertain weights enter."""
     rho = Phi - means[..., T:]
-    U = jax.scipy.linalg.solve_triangular(weights.factor, rho.T, lower=True) if rho.shape[-1] else rho.T
+    U = whitened_by(weights.factor, rho.T) if rho.shape[-1] else rho.T
     return known[..., None] + means[..., :T] + rho @ weights.mean, U
 
 

@@ -157,9 +157,15 @@ def _(kernel: FIR, X: Points, Z: Others) -> Covariance:
     return kernel.at_lags(number_of(X[:, -1])[:, None], number_of(Z[:, -1])[None, :], steps)
 
 
+@singledispatch
 def variances(kernel: Kernel, X: Points) -> Float[Array, " N"]:
     """k(x, x) for all rows of X."""
     return jax.vmap(lambda x: kernel.between(x, x))(X)
+
+
+@variances.register
+def _(kernel: Radial, X: Points) -> Float[Array, " N"]:
+    return jnp.broadcast_to(kernel.variance, X.shape[:1])
 
 
 def typical_variance(kernel: Kernel, X: Points) -> Float[Array, ""]:

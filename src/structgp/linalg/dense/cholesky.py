@@ -35,12 +35,32 @@ class Factor(NamedTuple):
     jitter: Float[Array, ""]
 
 
+def lower(A: Float[Array, "P P"]) -> Float[Array, "P P"]:
+    """The factor L of A = L Lᵀ; of one number its root, which is a smaller program."""
+    return jnp.sqrt(A) if len(A) == 1 else jnp.linalg.cholesky(A)
+
+
+def whitened_by(L: Float[Array, "P P"], b: Float[Array, " P *M"]) -> Float[Array, " P *M"]:
+    """L⁻¹b."""
+    return b / jnp.ravel(L) if len(L) == 1 else jax.scipy.linalg.solve_triangular(L, b, lower=True)
+
+
+def solved_by(L: Float[Array, "P P"], b: Float[Array, " P *M"]) -> Float[Array, " P *M"]:
+    """(L Lᵀ)⁻¹b."""
+    return b / jnp.ravel(L) ** 2 if len(L) == 1 else jax.scipy.linalg.cho_solve((L, True), b)
+
+
+def diagonal(A: Float[Array, "N N"]) -> Float[Array, " N"]:
+    """The diagonal, without the indices of a gather."""
+    return jnp.ravel(A)[:: len(A) + 1]
+
+
 def factorise(K: Float[Array, "N N"], w: Float[Array, " N"]) -> Factor:
     """The factor of I + S K S in JAX, differentiable, with jitter only when needed; NaN if none was enough."""
     S = jnp.sqrt(w)
     B = jnp.eye(len(w)) + S[:, None] * K * S[None, :]
     L = jnp.linalg.cholesky(B)
-    rescue = lambda: _with_jitter(B, w, jnp.mean(jnp.diagonal(K)))
+    rescue = lambda: _with_jitter(B, w, jnp.mean(diagonal(K)))
     return Factor(*jax.lax.cond(jnp.isnan(L[-1, -1]), rescue, lambda: (L, jnp.zeros(()))))
 
 
@@ -97,9 +117,9 @@ def log_det_and_gram(
 
 def _forward(K: Array, w: Array, T: Array) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
     S = jnp.sqrt(w)
-    L, _ = _factor(jnp.eye(len(w)) + S[:, None] * K * S[None, :], w, jnp.mean(jnp.diagonal(K)))
+    L, _ = _factor(jnp.eye(len(w)) + S[:, None] * K * S[None, :], w, jnp.mean(diagonal(K)))
     U = jax.scipy.linalg.solve_triangular(L, S[:, None] * T, lower=True)
-    return (2 * jnp.sum(jnp.log(jnp.diagonal(L))) - log_sum(w), U.T @ U), (w, L, U)
+    return (2 * jnp.sum(jnp.log(diagonal(L))) - log_sum(w), U.T @ U), (w, L, U)
 
 
 def _backward(saved: tuple[Array, Array, Array], to: tuple[Array, Array]) -> tuple[Array, Array, Array]:
@@ -109,7 +129,7 @@ def _backward(saved: tuple[Array, Array, Array], to: tuple[Array, Array]) -> tup
     alpha = half.T @ U
     both = to[1] + to[1].T
     to_C = to[0] * (half.T @ half) - 0.5 * (alpha @ both) @ alpha.T
-    to_w = jnp.where(w > 0, -jnp.diagonal(to_C) / jnp.where(w > 0, w, 1.0) ** 2, 0.0)
+    to_w = jnp.where(w > 0, -diagonal(to_C) / jnp.where(w > 0, w, 1.0) ** 2, 0.0)
     return to_C, to_w, alpha @ both
 
 
