@@ -85,6 +85,18 @@ def test_the_same_history_and_seed_give_the_same_answer(tmp_path):
     assert repr(again).startswith("Optimiser(a from -5 to 10; b from 0 to 15; 10 runs, 1 pending, best ")
 
 
+def test_an_optimiser_that_was_saved_goes_on_as_if_it_had_not_been_stopped(tmp_path):
+    opt = told(10)
+    for value in (8.0, 30.0):
+        opt.tell(opt.ask(), value)  # climbs begin where the last ones ended
+    opt.save(tmp_path / "opt.structgp")
+    again = sg.load(tmp_path / "opt.structgp")
+    assert [one.point for one in again.suggest(2)] == [one.point for one in opt.suggest(2)]
+    again.save(tmp_path / "again.structgp")
+    for one, other in zip(sg.load(tmp_path / "again.structgp").modes.models, opt.modes.models, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_pending_points_are_not_asked_for_again():
     opt = told()
     points = opt.ask(4)

@@ -47,6 +47,15 @@ class Described(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
+class Modes:
+    """Where climbs ended, and the next ones begin: of each model, and of each outcome with limits."""
+
+    climbed: int  # how long the history was when parameters were last learned anew
+    models: tuple[Float[np.ndarray, " P"] | None, ...]
+    outcomes: dict[str, Float[np.ndarray, " P"]]
+
+
+@dataclasses.dataclass(frozen=True)
 class Knowledge:
     """What was learned from a history."""
 
@@ -64,6 +73,13 @@ class Knowledge:
     outcomes: dict[str, tuple[ValueWarp, Learned, Measured]]
     failures: Any
     remarks: tuple[str, ...]
+
+    @property
+    def modes(self) -> Modes:
+        """What learning goes on from."""
+        centers = tuple(None if one is None else np.asarray(one.draws.center) for one in self.learned)
+        of_outcomes = {name: np.asarray(one.draws.center) for name, (_, one, _) in self.outcomes.items()}
+        return Modes(self.climbed, centers, of_outcomes)
 
     def view(self, pending: list[np.ndarray]) -> tuple[View, np.ndarray]:
         """What decides where to look next, given what is pending, and the best place so far."""
@@ -167,8 +183,8 @@ def _stacked(fitted: Any) -> tuple[Any, int]:
     return jax.tree.map(lambda *parts: jnp.stack([jnp.asarray(part) for part in parts]), *members), len(members)
 
 
-def learn_from(optimiser: Optimiser, last: Knowledge | None) -> Knowledge:
-    """What the history of an optimiser tells; climbs begin where the last ones ended."""
+def learn_from(optimiser: Optimiser, fresh: bool) -> Knowledge:
+    """What the history of an optimiser tells; climbs begin where the last ones ended. `fresh`: nothing is compiled yet."""
     space, history = optimiser.space, optimiser.history
     done = [run for run in history if not run.failed]
     if len(done) < 2:
@@ -186,6 +202,7 @@ def learn_from(optimiser: Optimiser, last: Knowledge | None) -> Knowledge:
     measured = Measured.filled(X, warp(y), noise, capacity)
     some = some_rows(warp(y), LEARNED, optimiser.seed)
     shown = measured if some.all() else Measured.filled(X[some], warp(y)[some], noise[some], capacity_for(LEARNED + 1))
+    last = optimiser.modes
     climbs = last is None or len(y) <= OFTEN or len(history) - last.climbed >= 4
     seed = optimiser._seed(0)
     climbed = len(history) if last is None or climbs else last.climbed
@@ -193,7 +210,7 @@ def learn_from(optimiser: Optimiser, last: Knowledge | None) -> Knowledge:
     learned: list[Learned | None] = []
     fitted: list[Any] = []
     logs = []
-    early = _looking(knowing, optimiser, measured) if last is None else None
+    early = _looking(knowing, optimiser, measured) if fresh else None
     for number, model in enumerate(optimiser.models.values()):
         if model is not None and not isinstance(model, GP):
             fitted.append(model.fit(X, warp(y)))
@@ -207,8 +224,7 @@ def learn_from(optimiser: Optimiser, last: Knowledge | None) -> Knowledge:
             logs.append(0.0 if evidence is None else float(evidence))
             continue
         gp = prior(None, space.columns, optimiser.noise) if model is None else model
-        before = last.learned[number] if last is not None else None
-        center = None if before is None else before.draws.center
+        center = None if last is None else last.models[number]
         one = learn(gp, shown, center, optimiser.members, seed, climbs, optimiser.method)
         learned.append(dataclasses.replace(one, measured=measured))
         fitted.append(None)
@@ -219,7 +235,7 @@ def learn_from(optimiser: Optimiser, last: Knowledge | None) -> Knowledge:
         values = np.array([run.outcomes[name] for run in done])
         scale = fit_warp(values, False)
         rows = Measured.filled(X, scale(values), np.zeros(len(y)), capacity)
-        center = last.outcomes[name][1].draws.center if last is not None and name in last.outcomes else None
+        center = None if last is None else last.outcomes.get(name)
         gp = prior(None, space.columns, None)
         outcomes[name] = scale, learn(gp, rows, center, optimiser.members, seed + number + 1, climbs), rows
     if early is not None:

@@ -20,7 +20,7 @@ from ..process.gp import GP
 from ..process.mixture import FittedMixture
 from . import acquire
 from .acquire import View
-from .knowledge import Knowledge, learn_from
+from .knowledge import Knowledge, Modes, learn_from
 from .rules import Region, box_around
 from .search import SAME, Search, best_of_draw, best_place
 from .space import Limit, Space, as_limit, as_space
@@ -100,8 +100,8 @@ class Optimiser(Result):
     - `initial`: points that fill the space before anything is learned, by default 2D + 1 and at most 20;
     - `evaluations`: how many there will be, where that is known: programs for more are not prepared.
 
-    Points that were asked for and not told are pending: they are not asked for again. The same history and `seed` give the same
-    answers.
+    Points that were asked for and not told are pending: they are not asked for again. The same runs in the same order and
+    `seed` give the same answers, also of an optimiser that was saved and loaded in between.
     """
 
     space: Space
@@ -121,6 +121,7 @@ class Optimiser(Result):
     evaluations: int | None = None
     method: str = "laplace"  # of the average
     account: Account = Account()  # how the last question was answered
+    modes: Modes | None = None  # of what is believed of parameters, which learning goes on from
 
     def __init__(
         self,
@@ -166,7 +167,7 @@ class Optimiser(Result):
         self.initial = min(2 * D + 1, MOST_INITIAL) if initial is None else whole(initial, "initial", 1)
         self.evaluations = None if evaluations is None else whole(evaluations, "evaluations", 1)
         self.seed = whole(seed, "seed")
-        self.history, self.pending, self.account = (), (), Account()
+        self.history, self.pending, self.account, self.modes = (), (), Account(), None
         for name, kernel in self.models.items():
             if not hasattr(kernel, "fit") or isinstance(kernel, GP):
                 self.models[name] = kernel if kernel is None else prior(kernel, self.space.columns, self.noise)
@@ -355,8 +356,8 @@ class Optimiser(Result):
         done = sum(not run.failed for run in self.history)
         if early is not None and (last is None or capacity_for(done + 1) > last.capacity):
             early.wait()  # what is needed now is compiled there
-        knowledge = learn_from(self, last)
-        self.__dict__["_kept"] = knowledge
+        knowledge = learn_from(self, last is None)
+        self.__dict__["_kept"], self.modes = knowledge, knowledge.modes
         self._prepare(knowledge)
         return knowledge
 
