@@ -56,6 +56,11 @@ def with_output(x):
     return jnp.concatenate([x[:1], one_of_three(x)])
 
 
+def with_one_of_two(x):
+    """A place, and the number of one of two outputs."""
+    return jnp.concatenate([x[:1], jnp.where(x[:1] > 0.1, 1.0, 0.0)])
+
+
 class Bend(sg.Parametrised):
     """A warp with a parameter that is learned."""
 
@@ -74,6 +79,7 @@ NAMESPACE |= {
     "above_three_thresholds": above_three_thresholds,
     "one_of_three": one_of_three,
     "with_output": with_output,
+    "with_one_of_two": with_one_of_two,
     "Bend": Bend,
 }
 
@@ -148,6 +154,10 @@ KERNELS = {
     "MaternFilters": (sg.Warp(sg.MaternFilters(3, lengthscale=[[1.0], [0.5], [1.4]]), with_output), 1),
     "LowPassFilters": (sg.Warp(sg.LowPassFilters(3, lengthscale=[[1.0], [0.5], [1.4]]), with_output), 1),
     "PoleFilters": (sg.Warp(sg.PoleFilters([1.0], [2.0], [[[1.0, 0.3]], [[0.5, 0.7]], [[0.2, -0.9]]]), with_output), 1),
+    "Cascade": (
+        sg.Warp(sg.Cascade(sg.TransferFunction([0.8], [1.1]), sg.TransferFunction([2.0], [1.5])), with_one_of_two),
+        1,
+    ),
     "tied": ((sg.Matern32(0.8) + sg.Matern52(0.8, 0.5)).tie("terms[0].lengthscale", "terms[1].lengthscale"), 1),
     "fixed": (sg.Matern32(sg.fixed(0.8), 1.4), 1),
 }

@@ -19,6 +19,7 @@ from structgp.posterior import Moments, Result
 
 RNG = np.random.default_rng(5)
 NOT_SAVED = (
+    "Cascade",
     "Coregion",
     "HypothesisClass",
     "Lagged",
