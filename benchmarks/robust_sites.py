@@ -19,6 +19,7 @@ import numpy as np
 from scipy import special, stats
 
 N = 10
+HOPELESS = 40.0  # by so much a setting of the switches may be less likely than the likeliest, or is left out
 HEAVY = 5.0  # degrees of freedom of the density that points are drawn from
 
 
@@ -94,22 +95,33 @@ def priors(gp: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def over_all_switches(gp: Any, x: np.ndarray, y: np.ndarray, _: Any = None) -> Told:
-    """Twinned noise, summed over all settings of its switches; their probabilities by quasi-random gates."""
+    """Twinned noise, summed over all settings of its switches; how probable they are, by quasi-random gates."""
     (mean_u, _f), (K_u, K_f) = priors(gp, x)
-    u = mean_u + stats.norm.ppf(stats.qmc.Sobol(N, seed=0).random(2**11)) @ np.linalg.cholesky(K_u).T
-    p = stats.norm.cdf(u)
-    prior = np.ones((len(u), 1))
-    for n in range(N):  # settings in the order of their binary digits, 1 for an outlier
-        prior = np.concatenate([prior * p[:, n : n + 1], prior * (1 - p[:, n : n + 1])], axis=1)
-    settings = (np.arange(2**N)[:, None] >> np.arange(N)) & 1
+    settings = (np.arange(2**N)[:, None] >> np.arange(N)) & 1  # 1 for an outlier
     noise = np.where(settings, float(gp.likelihood.other.noise), float(gp.likelihood.real.noise))
     logs, means, variances = given_noise(K_f, noise, y)
-    logs = logs + np.log(prior.mean(axis=0) + 1e-300)
+    likely = logs > logs.max() - HOPELESS
+    settings, means, variances = settings[likely], means[likely], variances[likely]
+    logs = logs[likely] + log_orthants(mean_u, K_u + np.eye(N), 1 - 2 * settings)
     evidence, weight = np.logaddexp.reduce(logs), special.softmax(logs)
     mean = weight @ means
     sd = np.sqrt(weight @ (variances + (means - mean) ** 2))
     unknown = np.full(N, np.nan)
     return Told(evidence, np.stack([unknown, mean], 1), np.stack([unknown, sd], 1), weight @ settings, np.inf)
+
+
+def log_orthants(mean: np.ndarray, C: np.ndarray, sides: np.ndarray) -> np.ndarray:
+    """log P(sides · z > 0), z ~ N(mean, C), for rows of sides ±1: one coordinate given those before it (Genz, 1992)."""
+    L, points = np.linalg.cholesky(C), 2**8
+    q = stats.qmc.Sobol(len(L) - 1, seed=0).random(points)
+    white, logs = np.zeros((len(sides), points, len(L))), np.zeros((len(sides), points))
+    for n in range(len(L)):
+        side = sides[:, n, None]
+        p = special.ndtr(side * (mean[n] + white[:, :, :n] @ L[n, :n]) / L[n, n])
+        logs += np.log(p + 1e-300)
+        if n < len(L) - 1:
+            white[:, :, n] = -side * special.ndtri(np.maximum(q[:, n] * p, 1e-300))
+    return special.logsumexp(logs, axis=1) - np.log(points)
 
 
 def given_noise(K: np.ndarray, noise: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

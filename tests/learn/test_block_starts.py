@@ -51,10 +51,31 @@ def test_groups_of_outliers_go_and_what_is_left_is_the_start():
     assert clean.kept.sum() > 30
 
 
+def test_counts_are_seen_by_their_logarithms():
+    """Exposures that differ by a factor of ten make no outliers; a group of counts that are five times too large is one."""
+    rng = np.random.default_rng(4)
+    x, exposure = np.linspace(0.0, 6.0, 60), np.tile([1.0, 10.0], 30)
+    group = np.arange(60) // 6 == 5
+    y = rng.poisson(exposure * np.exp(3.0 + np.sin(x) + np.where(group, np.log(5.0), 0.0))).astype(float)
+    counts = sg.Switch(sg.Poisson(), sg.NegativeBinomial())
+    gp = sg.GP(sg.Independent(sg.Matern32(), sg.Matern52()), counts, sg.ConstantMean([0.0, 0.0]))
+    inputs = as_inputs(x)
+    data = read_observations(gp.likelihood, y, None, "error", inputs, exposure)
+    (start,) = blocks.block_start(gp, inputs, data, lambda theta: (0.0, theta))
+    assert 1.0 < float(start.likelihood.other.dispersion) < 5.0  # about log(5)²
+    assert float(start.kernel.kernels[1].lengthscale) > 1.0
+    assert float(start.mean.value[1]) == pytest.approx(3.0, abs=0.7)
+    fitted = gp.fit(x, y, extra=exposure, parameters="best")
+    assert np.all((fitted.outlier_probability > 0.5) == group)
+
+
 def test_which_likelihoods_have_such_a_start():
     told = lambda likelihood: likelihood.told_apart(0.04, 4.0, 0.1)
     assert told(sg.Bernoulli()) is None
     assert told(sg.TwoExperts()) is None
+    assert told(sg.Poisson()) is None
+    assert told(sg.NegativeBinomial()) is None
+    assert float(told(sg.Switch(sg.Poisson(), sg.NegativeBinomial())).other.dispersion) == 4.0
     assert told(sg.HeteroscedasticGaussian()) is None
     assert float(told(sg.StudentT()).scale) == pytest.approx(0.2)
     assert float(told(sg.MixtureNoise()).wide) == pytest.approx(2.0)

@@ -6,11 +6,13 @@ with covariance C, A = C⁻¹ and a = A(y − m), a block B of k rows given all 
     d² = a_Bᵀ (A_BB)⁻¹ a_B ~ χ²_k,   z = (d² − k)/√(2k).
 
 The block with the largest z goes, the process is learned again, and so on while z is large. What it then believes of the
-function and of the noise is where learning starts; the rows that went tell how wide outliers are.
+function and of the noise is where learning starts; the rows that went tell how wide outliers are. Counts are seen by their
+logarithms.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -66,13 +68,13 @@ def block_start(
     if len(inputs) > GLIMPSE:
         inputs, data = glimpse(inputs, data)
         sites = None
-    clean = without_blocks(plain, inputs, data, deadline)
-    seen = np.asarray(data.seen)
+    seen, y = np.asarray(data.seen), model.likelihood.plainly(np.asarray(data.y)[:, 0], data.extra)
+    clean = without_blocks(plain, inputs, dataclasses.replace(data, y=y[:, None]), deadline)
     share = 1 - float(np.sum(clean.kept) / np.sum(seen))
     if not share:
         return []
     for times in WIDER ** np.arange(TRIES):
-        noise = times * max(float(clean.model.likelihood.noise), LEAST_NOISE * float(np.var(data.y[seen])))
+        noise = times * max(float(clean.model.likelihood.noise), LEAST_NOISE * float(np.var(y[seen])))
         start = _as_start(model, clean, noise, share, _suggested(model, np.asarray(inputs.points), data))
         if sites is not None:
             sites.hint(free_vector(start), np.where(clean.kept, noise, max(clean.outside, WIDER * noise)))

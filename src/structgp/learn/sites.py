@@ -83,10 +83,12 @@ class SiteEvidence:
         w, h = jax.tree.map(np.zeros_like, self._cold)
         if w.ndim > 2:
             return
-        count, y = len(variance), np.asarray(self.data.y)[:, 0]
+        count = len(variance)
+        extra = None if self.data.extra is None else np.asarray(self.data.extra)[:count]
+        y = self.model.likelihood.plainly(np.asarray(self.data.y)[:count, 0], extra)
         at = (slice(count), self.model.likelihood.signal[0]) if w.ndim == 2 else slice(count)
         w[at] = np.where(self.data.seen[:count], 1 / variance, 0.0)
-        h[at] = w[at] * y[:count]
+        h[at] = w[at] * y
         self._hints.append((np.asarray(theta), (w, h)))
 
     def sites(self, theta: Float[Any, " P"]) -> Found:

@@ -25,6 +25,7 @@ from ..linalg import quadrature
 from ..parameters.tree import Parametrised
 
 LEAST = 1e-8  # curvature of a stand-in where there is none
+OUTSIDE = 20.0  # times the noise that the real side of a switch is believed to have, where learning starts
 
 
 class Likelihood(Parametrised):
@@ -164,6 +165,17 @@ class Likelihood(Parametrised):
         None where there is no such difference.
         """
         return None
+
+    def as_wide(self, noise: float) -> Likelihood | None:
+        """One side of a switch that scatters around f with this variance, as the narrower of several kinds of noise.
+
+        None where nothing is said of noise.
+        """
+        return self.told_apart(noise, OUTSIDE * noise, 0.5)
+
+    def plainly(self, y: np.ndarray, extra: np.ndarray | None) -> np.ndarray:
+        """Observations on the scale of f, as a process with Gaussian noise may see them."""
+        return y
 
     def outlier_probability(self, y: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
         """The probability that what was observed is an outlier, when without it f ~ N(mean, variance)."""

@@ -50,6 +50,12 @@ class _Counts(Likelihood):
         rate = (np.ravel(y) + 0.5) / (1.0 if extra is None else extra)
         return self, float(np.log(np.mean(rate))), float(np.clip(np.var(np.log(rate)), 0.1, 10.0)) * (1 - noisy)
 
+    def plainly(self, y: np.ndarray, extra: np.ndarray | None) -> np.ndarray:
+        return np.log((y + 0.5) / (1.0 if extra is None else extra))
+
+    def as_wide(self, noise: float) -> Likelihood:
+        return self  # a Poisson's scatter is that of its rate
+
     def limits(self, y: np.ndarray, extra: np.ndarray | None) -> dict[str, tuple[float, float]]:
         exposure = np.broadcast_to(1.0 if extra is None else extra, np.ravel(y).shape)
         low = float(np.log(0.5 / np.sum(exposure)))  # half a count in all of the exposure
@@ -97,6 +103,9 @@ class NegativeBinomial(_Counts):
     def log_prob(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> Numbers:
         odds = f + jnp.log(extra * self.dispersion)
         return self._constant(y) - y * jnp.logaddexp(0.0, -odds) - jnp.logaddexp(0.0, odds) / self.dispersion
+
+    def as_wide(self, noise: float) -> Likelihood:
+        return self.replace(dispersion=min(noise, MOST_DISPERSED))
 
     def _constant(self, y: Any) -> Any:
         r = 1 / self.dispersion

@@ -73,6 +73,9 @@ class Gaussian(Likelihood):
         spread = spread if spread > 0 else 1.0
         return Gaussian(noisy * spread), float(np.mean(y)) if len(y) else 0.0, spread * (1 - noisy)
 
+    def as_wide(self, noise: float) -> Likelihood:
+        return self.replace(noise=noise)
+
     def moments(self, f: Numbers, extra: Numbers = 1.0) -> tuple[Numbers, Numbers]:
         return f, self.of(extra)
 

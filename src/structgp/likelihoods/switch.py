@@ -27,11 +27,10 @@ from .._types import Numbers
 from ..linalg.normal import log_ndtr, tails
 from ..parameters.supports import interval, positive, real
 from ..parameters.tree import fixed, parameter
-from .base import Likelihood, is_one
+from .base import OUTSIDE, Likelihood, is_one
 from .gaussian import Gaussian, log_normal
 from .labels import Bernoulli, expected_log_link
 
-OUTSIDE = 20.0  # times the noise that the real side is believed to have, where learning starts
 LEVEL, SPREAD = 1.5, 2.0  # of a gate there: what is real is common
 WIDER = 20.0  # times the noise of experts, where a search begins that failed with their own
 
@@ -203,8 +202,11 @@ class Switch(Likelihood):
     def told_apart(self, noise: float, outside: float, share: float) -> Likelihood | None:
         if self.separate:
             return None
-        real, other = (_as_wide(side, noise) for side, noise in ((self.real, noise), (self.other, outside)))
+        real, other = self.real.as_wide(noise), self.other.as_wide(outside)
         return None if real is None or other is None else self.replace(real=real, other=other)
+
+    def plainly(self, y: np.ndarray, extra: np.ndarray | None) -> np.ndarray:
+        return self.signal[1].plainly(y, extra)
 
     # predictions are mixtures over the leaves
 
@@ -289,13 +291,6 @@ def _leaves_of(node: Likelihood, gate: int, signal: int, turns: tuple[Turn, ...]
     return (*_leaves_of(node.real, after, signal, turn(1)), *_leaves_of(node.other, after + ours, beside, turn(-1)))
 
 
-def _as_wide(side: Likelihood, noise: float) -> Likelihood | None:
-    """One side of a switch with noise of this variance; of several kinds the narrower, and the others wider."""
-    if isinstance(side, (Gaussian, Unrelated)):
-        return side.replace(noise=noise)
-    return side.told_apart(noise, OUTSIDE * noise, 0.5)
-
-
 def _signals(node: Likelihood) -> int:
     """How many latents that are no gates a likelihood sees."""
     if not isinstance(node, Switch):
@@ -358,6 +353,9 @@ class Unrelated(Likelihood):
     def suggested(self, y: np.ndarray, extra: np.ndarray | None, noisy: float) -> tuple[Likelihood, float, float]:
         like, level, spread = Gaussian().suggested(y, extra, noisy)
         return self.replace(level=level, noise=like.noise), level, spread  # type: ignore[attr-defined]
+
+    def as_wide(self, noise: float) -> Likelihood:
+        return self.replace(noise=noise)
 
     def moments(self, f: Numbers, extra: Numbers = 1.0) -> tuple[Numbers, Numbers]:
         return self.level + 0.0 * f, self.noise + 0.0 * f
