@@ -7,14 +7,17 @@ UV := .tools/bin/uv
 export UV_PYTHON_DOWNLOADS := never
 RUN := .venv/bin
 
-# Small shapes compile often: keep what was compiled, leave out LLVM's optimisations, one LAPACK thread for each test process.
-TEST_ENV := XLA_FLAGS=--xla_backend_optimization_level=0 JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
+# Small shapes compile often: keep what was compiled, for all checkouts of a user on such a processor, leave out LLVM's
+# optimisations, one LAPACK thread for each test process.
+KEPT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/structgp/tests
+PROGRAMS := $(KEPT)/$(shell { grep -m1 ^flags /proc/cpuinfo || uname -m; } 2>/dev/null | cksum | cut -d' ' -f1)
+TEST_ENV := XLA_FLAGS=--xla_backend_optimization_level=0 JAX_COMPILATION_CACHE_DIR=$(PROGRAMS)/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
 	JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
 # The rounding of processors without AVX-512: XLA's vectors and OpenBLAS's loops are theirs. Where a Zen 4 or 5 is told to be a Haswell,
 # OpenBLAS 0.3.34 overruns its stack, unless it takes the second-level cache for a smaller one.
 AVX2_ENV := $(TEST_ENV) XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_max_isa=AVX2" \
-	JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax-avx2 OPENBLAS_CORETYPE=Haswell OPENBLAS_L2_SIZE=512
+	JAX_COMPILATION_CACHE_DIR=$(PROGRAMS)/jax-avx2 OPENBLAS_CORETYPE=Haswell OPENBLAS_L2_SIZE=512
 LAWS := tests/laws tests/linalg $(addprefix tests/models/test_additive.py::test_,splines_project_the_covariance the_bound_is_one \
 	the_gradient_of_the_bound_is_its_slope) $(addprefix tests/models/test_changepoints.py::test_,learning_climbs_to_a_flat_place \
 	equals_the_sum_over_all_segmentations)
@@ -102,4 +105,4 @@ $(UV):
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --target .tools "uv>=0.8"
 
 clean:
-	rm -rf .venv .venv-bench .venv-docs .tools .cache demo dist docs/_build docs/_generated docs/gallery
+	rm -rf .venv .venv-bench .venv-docs .tools .cache $(KEPT) demo dist docs/_build docs/_generated docs/gallery
