@@ -2,18 +2,24 @@
 
 Each case is learned twice: the second fit has nothing to compile. Then the learned process is conditioned, asked at 1,000
 places, drawn from and given one row more, each for the second time. `--beside` does the same on the processor of the machine,
-in a process of its own, and prints both; `--host` only there. `--profile` says where the second fit spends its time.
+in a process of its own, and prints both; `--host` only there. With `--jobs` several processes compile side by side, and take
+turns where they are timed. `--profile` says where the second fit spends its time.
 """
 
 import argparse
+import contextlib
 import cProfile
+import fcntl
 import json
 import os
 import pstats
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -139,6 +145,18 @@ def options_of(name: str) -> dict[str, Any]:
     }.get(kind, {})
 
 
+@contextlib.contextmanager
+def a_turn() -> Iterator[None]:
+    """What is timed here is timed alone among the processes that share BENCHMARKS_TURNS, a file."""
+    path = os.environ.get("BENCHMARKS_TURNS")
+    if not path:
+        yield
+        return
+    with Path(path).open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
     """How long a call takes, and its answer."""
     began = time.perf_counter()
@@ -161,7 +179,8 @@ def run(name: str, profile: bool) -> dict[str, Any]:
     if profile:
         profiler = cProfile.Profile()
         profiler.enable()
-    again, fitted = seconds(fit)
+    with a_turn():
+        again, fitted = seconds(fit)
     if profile:
         profiler.disable()
         pstats.Stats(profiler).sort_stats("cumulative").print_stats(25)
@@ -179,7 +198,8 @@ def run(name: str, profile: bool) -> dict[str, Any]:
     for operation, call in calls.items():
         try:
             call()
-            row[operation] = seconds(call)[0]
+            with a_turn():
+                row[operation] = seconds(call)[0]
         except Exception as met:  # the others are worth measuring
             row[operation] = f"{type(met).__name__}: {str(met).splitlines()[0][:60]}"
     return row
@@ -218,20 +238,25 @@ def gpytorch(name: str) -> float | str:
         evidence, best = gt.mlls.ExactMarginalLogLikelihood(likelihood, model), np.inf
         with gt.settings.max_cholesky_size(10**6):
             for _ in range(4):
-                began = time.perf_counter()
-                model.zero_grad()
-                (-evidence(model(X), y)).backward()
-                if device == "cuda":
-                    torch.cuda.synchronize()
-                best = min(best, time.perf_counter() - began)
+                with a_turn():
+                    began = time.perf_counter()
+                    model.zero_grad()
+                    (-evidence(model(X), y)).backward()
+                    if device == "cuda":
+                        torch.cuda.synchronize()
+                    best = min(best, time.perf_counter() - began)
         return best
     except Exception as met:
         return f"{type(met).__name__}"
 
 
-def elsewhere(name: str, what: str, limit: float) -> Any:
-    """A row from a process of its own, whose memory is its own as well."""
-    environment = os.environ | ({"JAX_PLATFORMS": "cpu"} if what == "host" else {})
+def elsewhere(name: str, what: str, limit: float, host_path: str = "") -> Any:
+    """A row from a process of its own, whose memory is its own as well; on the host with what lies in `host_path`."""
+    turns = Path(tempfile.gettempdir()) / f"structgp-benchmarks-{'host' if what == 'host' else 'device'}"
+    environment = os.environ | {"BENCHMARKS_TURNS": str(turns), "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    if what == "host":
+        first = [host_path] if host_path else []
+        environment |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join([*first, os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-m", "benchmarks.gpu", name, "--one", what]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=limit, check=False)
@@ -260,6 +285,8 @@ def main() -> None:
     parser.add_argument("--host", action="store_true", help="on the processor of the machine")
     parser.add_argument("--beside", action="store_true", help="on both, and by GPyTorch, each in a process of its own")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for each of these processes (default: 120)")
+    parser.add_argument("--jobs", type=int, default=1, help="cases at a time for --beside (default: 1)")
+    parser.add_argument("--host-path", default="", help="packages for the host's processes of --beside, another JAX say")
     parser.add_argument("--profile", action="store_true", help="where the second fit spends its time")
     parser.add_argument("--one", choices=("here", "host", "gpytorch"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -271,11 +298,16 @@ def main() -> None:
     if options.one:
         print(json.dumps(gpytorch(options.cases[0]) if options.one == "gpytorch" else run(options.cases[0], False)))
         return
-    for name in options.cases or CASES:
-        if options.beside:
-            for what in ("here", "host", "gpytorch"):
-                print(f"{name:<15} {what:<9} {shown(elsewhere(name, what, options.limit))}", flush=True)
-            continue
+    names = options.cases or list(CASES)
+    if options.beside:
+        rows = [(name, what) for name in names for what in ("here", "host", "gpytorch")]
+        with ThreadPoolExecutor(options.jobs) as pool:
+            begun = {pool.submit(elsewhere, name, what, options.limit, options.host_path): (name, what) for name, what in rows}
+            for done in as_completed(begun):
+                name, what = begun[done]
+                print(f"{name:<15} {what:<9} {shown(done.result())}", flush=True)
+        return
+    for name in names:
         try:
             print(f"{name:<15} {shown(run(name, options.profile))}", flush=True)
         except Exception as met:  # the others are worth measuring
