@@ -17,7 +17,7 @@ from structgp.learn.peak import Averaging
 from structgp.models.pursuit.search import Family, Search, schwarz
 from structgp.models.pursuit.sine_model import SineModel
 from structgp.parameters.tree import free_vector
-from structgp.process.gp import _in_time
+from structgp.process.learned import averages_in_time
 
 X, Y = zoo.X[1], zoo.Y[1]
 GP = sg.GP(sg.Matern52(), sg.Gaussian(0.1))
@@ -176,7 +176,7 @@ def test_an_average_that_would_end_too_late_is_not_begun():
     plan, averaging = GP.plan(X), Averaging()
     learning = SimpleNamespace(seconds=30.0, evaluations=15)
     needed = 2.0 * (2 * 3 + averaging.count)  # three parameters
-    within = lambda seconds: _in_time(averaging, plan, 3, learning, Deadline(seconds, lambda: 0.0))
+    within = lambda seconds: averages_in_time(averaging, plan, 3, learning, Deadline(seconds, lambda: 0.0))
     assert within(needed) == (averaging, plan)
     none, told = within(needed - 1)
     assert none is None

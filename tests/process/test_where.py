@@ -16,7 +16,7 @@ from structgp.engines.machine import REFERENCE
 def accelerator(monkeypatch):
     """As if computations ran on an accelerator, unless the host was chosen."""
     monkeypatch.setattr(where, "accelerated", lambda: True)
-    monkeypatch.setattr("structgp.process.gp.at_hand", lambda: REFERENCE["cpu"])
+    monkeypatch.setattr("structgp.process.planned.at_hand", lambda: REFERENCE["cpu"])
     monkeypatch.setattr(where, "backend", lambda: "gpu" if jax.config.jax_default_device is None else "cpu")
 
 

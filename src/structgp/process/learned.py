@@ -106,7 +106,7 @@ def learned(task: Planned, asked: Asked, approximation: Approximation | None) ->
     warn_if_pressed(learning, stacklevel=5)
     chosen = chosen.tuned(found, inputs, data)
     if averaging is not None and isinstance(asked.parameters, str) and asked.parameters == "auto":
-        averaging, chosen = _in_time(averaging, chosen, len(free_vector(gp)), learning, asked.deadline)
+        averaging, chosen = averages_in_time(averaging, chosen, len(free_vector(gp)), learning, asked.deadline)
     given = condition(found, inputs, data, chosen, rule, found=at_best, members=members)
     best = Fitted.of(found, inputs, data, given, learning)
     if averaging is None or beliefs is None or learning.message in STOPPED:
@@ -210,7 +210,9 @@ def _of_this_form(gp: Any, given: Sequence[Any], approximation: Approximation | 
     return found
 
 
-def _in_time(averaging: Averaging, chosen: Plan, free: int, learning: Any, deadline: Deadline) -> tuple[Averaging | None, Plan]:
+def averages_in_time(
+    averaging: Averaging, chosen: Plan, free: int, learning: Any, deadline: Deadline
+) -> tuple[Averaging | None, Plan]:
     """The average that was decided on if there is time for it: about an evaluation for each difference and each member."""
     each = learning.seconds / max(learning.evaluations, 1)
     if deadline.allows(each * (2 * free + averaging.count)):
