@@ -189,11 +189,12 @@ def run(name: str, profile: bool) -> dict[str, Any]:
     row |= {"evaluations": learning.evaluations, "log evidence": float(fitted.log_evidence), "by": fitted.plan.engine.name}
     row["host"] = fitted.plan.on_host
     learned = fitted.gp
+    more = (new[-1:], y[-1, -1:]) if isinstance(X, sg.Grid) else (X[-1:] + 0.01, y[-1:])
     calls: dict[str, Callable[[], Any]] = {
         "condition": lambda: learned.condition(X, y, **options),
         "predict": lambda: fitted.predict(new),
         "sample": lambda: fitted.sample(new[:100], seed=0),
-        "update": lambda: fitted.update(X[-1:] + 0.01, y[-1:]),
+        "update": lambda: fitted.update(*more),
     }
     for operation, call in calls.items():
         try:
@@ -224,7 +225,7 @@ def gpytorch(name: str) -> float | str:
         def __init__(self, likelihood: Any) -> None:
             super().__init__(X, y, likelihood)
             own = gt.kernels.ScaleKernel(gt.kernels.RBFKernel(ard_num_dims=8))
-            inducing = X[: options_of(name)["approximate"].count].clone() if kind == "inducing" else None
+            inducing = X[: options_of(name)["approximate"].inputs].clone() if kind == "inducing" else None
             self.covar_module = own if inducing is None else gt.kernels.InducingPointKernel(own, inducing, likelihood)
             self.mean_module = gt.means.ZeroMean()
 
@@ -250,10 +251,15 @@ def gpytorch(name: str) -> float | str:
         return f"{type(met).__name__}"
 
 
-def elsewhere(name: str, what: str, limit: float, host_path: str = "") -> Any:
-    """A row from a process of its own, whose memory is its own as well; on the host with what lies in `host_path`."""
+def elsewhere(name: str, what: str, limit: float, host_path: str = "", alone: bool = False) -> Any:
+    """A row from a process of its own, whose memory is its own as well; on the host with what lies in `host_path`.
+
+    Alone it takes the memory of the accelerator at once, in one piece, as JAX does by itself.
+    """
     turns = Path(tempfile.gettempdir()) / f"structgp-benchmarks-{'host' if what == 'host' else 'device'}"
-    environment = os.environ | {"BENCHMARKS_TURNS": str(turns), "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    environment = os.environ | {"BENCHMARKS_TURNS": str(turns)}
+    if not alone:
+        environment |= {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     if what == "host":
         first = [host_path] if host_path else []
         environment |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join([*first, os.environ.get("PYTHONPATH", "")])}
@@ -302,7 +308,8 @@ def main() -> None:
     if options.beside:
         rows = [(name, what) for name in names for what in ("here", "host", "gpytorch")]
         with ThreadPoolExecutor(options.jobs) as pool:
-            begun = {pool.submit(elsewhere, name, what, options.limit, options.host_path): (name, what) for name, what in rows}
+            told = options.limit, options.host_path, options.jobs == 1
+            begun = {pool.submit(elsewhere, name, what, *told): (name, what) for name, what in rows}
             for done in as_completed(begun):
                 name, what = begun[done]
                 print(f"{name:<15} {what:<9} {shown(done.result())}", flush=True)

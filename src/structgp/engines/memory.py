@@ -26,6 +26,11 @@ def available() -> float:
     return min(_of_machine(), *_of_groups(), math.inf)
 
 
+def spare(offer: Offer) -> bool:
+    """Whether a program can be compiled while another runs: an accelerator tries its kernels on arrays of their real size."""
+    return where.backend() == "cpu" or offer.cost is None or 2 * offer.cost.bytes <= available()
+
+
 def check(needed: float, what: str, remedy: str) -> None:
     """Refuse what does not fit, and say what to do instead."""
     free = available()

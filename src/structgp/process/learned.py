@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,6 +12,7 @@ import numpy as np
 
 from .._types import Seed, generator, whole
 from ..engines.approximation import Approximation
+from ..engines.memory import spare
 from ..engines.plan import FEW_ROWS, Plan, evaluations_for, restarts_for
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
@@ -95,7 +98,8 @@ def learned(task: Planned, asked: Asked, approximation: Approximation | None) ->
     others += _turned(task, rotations, options)
     members = averaging.count if averaging is not None and are_kept(chosen, averaging.count) else 0
     learn = climb_with_inputs_held if first is not None else _learner(chosen, asked.method)
-    with lapack_threads(chosen.rows), compiled_ahead(gp, inputs, data, chosen.engine, rule, members, after=gradient):
+    ahead = functools.partial(compiled_ahead, gp, inputs, data, chosen.engine, rule, members, after=gradient)
+    with lapack_threads(chosen.rows), ahead() if spare(chosen.chosen) else contextlib.nullcontext():
         if sites is not None and learn is maximise:
             others += block_start(gp, inputs, data, options["objective"], sites, asked.deadline)
         if others:
