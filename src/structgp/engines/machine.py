@@ -197,13 +197,13 @@ def _step_of_a_series(unit: Work) -> float:
     which takes tens of times as long; the short loop does not show it.
     """
     place = Work(steps=10.0, small=8.0 * 3**3, traffic=200.0 * 3**2)  # two passes over a place with three states
-    w = np.ones(STEPS)
+    ones = np.ones(STEPS)
 
-    def value(scale: Any, gaps: Any, y: Any) -> Any:
+    def value(scale: Any, gaps: Any, w: Any, y: Any) -> Any:
         log_det, gram = kalman.evidence(Matern(3, scale), gaps, w, y[:, None])
         return log_det + gram[0, 0]
 
-    seconds = _best(jax.grad(value), 1.0, 0.1 * w, w) / STEPS
+    seconds = _best(jax.grad(value), 1.0, 0.1 * ones, ones, ones) / STEPS
     return (seconds - Machine(dataclasses.replace(unit, steps=0.0), 0.0).seconds(place)) / place.steps
 
 
