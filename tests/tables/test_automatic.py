@@ -13,7 +13,7 @@ from structgp.models.candidates import ONE_FUNCTION, SUMS, Candidate, affordable
 from structgp.models.judge import Tried, best
 from structgp.posterior import Prediction
 from structgp.tables.automatic import candidates, fit_table, noise, prepare
-from structgp.tables.automatic.candidates import candidates_for
+from structgp.tables.automatic.candidates import candidates_for, swells
 from structgp.tables.automatic.compare import Attempt, _best, compare, hold_out
 from structgp.tables.automatic.problem import Problem, naive_forecast, seasons_of, task_of
 from structgp.tables.automatic.scores import evaluate, left_out, pit_histogram
@@ -105,6 +105,26 @@ def test_what_is_averaged_is_learned_again_from_all_rows_and_other_noise_is_trie
     assert named["random walk"]().name == "random walk, noise in proportion to the level"
     below = candidates_for(problem._replace(y=problem.y - 3), None, "auto", 60.0)
     assert not any(one.proportional for one in below)
+
+
+def test_a_series_that_swells_is_tried_in_proportion_to_its_level_before_other_kernels():
+    t = np.arange(120.0)
+    wave, rng = np.sin(2 * np.pi * t / 12), np.random.default_rng(0)
+    swelling = np.exp(5 + 0.01 * t + 0.2 * wave + 0.03 * rng.standard_normal(120))
+    steady = 100 + t + 20 * wave + 3 * rng.standard_normal(120)
+    problem = lambda y: Problem(t[:, None], y, "regression", "series", (), 0, {"a year": 12.0})
+    assert swells(problem(swelling))
+    assert swells(problem(1e-6 * swelling))
+    assert not swells(problem(steady))
+    assert not swells(problem(steady - 150))
+    better = candidate("in proportion", 0.01)
+    choices = [candidate("plain", 100.0)._replace(proportional=lambda: better), candidate("slow", 0.02, 1e9)]
+    said = []
+    compare(problem(swelling), choices, Deadline.after(1e6), lambda what, *_: said.append(what))
+    assert said[:2] == ["plain", "in proportion"]
+    again = []
+    compare(problem(steady), choices[:1], NEVER, lambda what, *_: again.append(what))
+    assert again[:2] == ["plain", "in proportion"]
 
 
 def test_the_best_candidate_within_the_budget_gets_all_rows():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import linregress, norm
 
 from ...engines.approximation import of_structure
 from ...inputs.layouts import Grid, Inputs, as_inputs
@@ -52,6 +52,11 @@ MOST_EVALUATIONS = 100  # of a climb to the functions of a sum
 FEW_PER_COLUMN = 20  # rows for each column of a table, below which lengthscales and noise have priors
 BELIEVED = 1.5  # width of the logarithms of lengthscales and variances in a sum, around what they were made with
 TWICE = 2.0  # times the smallest value that the largest must be for a level that multiplies to differ from one that adds
+PIECE, FEW_PIECES = (
+    12,
+    6,
+)  # rows of a piece of a line, a season at least; pieces that tell how its level and its moves go together
+SWELLING, PLAINLY = 0.5, 3.0  # power of the level that moves go with at least, and standard errors by which it is above zero
 NOISE = (0.1, 1.5)  # part of the variance that is noise, typically, and the standard deviation of its logarithm
 
 
@@ -91,6 +96,24 @@ def _multiplies(problem: Problem) -> bool:
     """Whether noise could be in proportion to the level: positive numbers of different sizes along a line."""
     line = problem.task == "regression" and problem.shape in ("series", "curve")
     return line and problem.y.min() > 0 and problem.y.max() >= TWICE * problem.y.min()
+
+
+def swells(problem: Problem) -> bool:
+    """Whether positive numbers along a line plainly move about more where their level is higher."""
+    if not _multiplies(problem):
+        return False
+    t, y = problem.X[:, 0], problem.y[np.argsort(problem.X[:, 0], kind="stable")]
+    season = min(seasons_of(t, problem.y, problem.calendar).values(), default=0.0)
+    rows = max(PIECE, int(np.ceil(season * len(t) / (np.ptp(t) or 1.0))))
+    pieces = y[: len(y) // rows * rows].reshape(-1, rows)
+    if len(pieces) < FEW_PIECES:
+        return False
+    steps = np.arange(rows) - (rows - 1) / 2
+    around = pieces - pieces.mean(axis=1, keepdims=True)
+    around = around - np.outer(around @ steps / (steps @ steps), steps)
+    level, moves = np.log(pieces.mean(axis=1)), np.log(np.maximum(around.std(axis=1), 1e-12 * pieces.mean(axis=1)))
+    line = linregress(level, moves) if np.ptp(level) > 0 else None
+    return line is not None and line.slope > SWELLING and line.slope > PLAINLY * line.stderr
 
 
 def _with_proportional(

@@ -25,7 +25,7 @@ from ...models.candidates import Candidate
 from ...models.judge import log_probabilities
 from ...parameters.tree import free_vector
 from ..model import TABLES, Evaluation, Trial
-from .candidates import as_shape
+from .candidates import as_shape, swells
 from .noise import left_by, noise_asked
 from .problem import Problem
 from .scores import evaluate, left_out
@@ -85,7 +85,8 @@ def compare(
     unlearned = held if problem.shape != "grid" else np.zeros_like(held)  # a grid with holes takes long to learn from
     tried: list[Attempt] = []
     timing = Timing(deadline)
-    for candidate in _then_other_noise(timing.in_order(candidates), tried, problem, asked):
+    early = candidates[0] if asked is None and swells(problem) else None
+    for candidate in _then_other_noise(timing.in_order(candidates), tried, problem, asked, early):
         pace = timing.pace()
         left, expected = timing.left(pace * candidate.compiling), pace * candidate.seconds
         if tried and expected > left:
@@ -159,25 +160,30 @@ def _out_of_time(fitted: Any) -> bool:
 
 
 def _then_other_noise(
-    candidates: list[Candidate], tried: list[Attempt], problem: Problem, asked: str | None
+    candidates: list[Candidate], tried: list[Attempt], problem: Problem, asked: str | None, early: Candidate | None = None
 ) -> Iterator[Candidate]:
     """The candidates; after them the best so far for noise in proportion to the level, where values are positive, and with
-    other noise, where what it left speaks for it; or with the noise that is asked for alone."""
-    yield from candidates
+    other noise, where what it left speaks for it; or with the noise that is asked for alone. One of which that is expected is
+    tried in proportion to the level at once."""
+    scaled: dict[str, Candidate] = {}  # in proportion to the level, by the name of the plain one
+    in_proportion = lambda one: scaled.setdefault(one.name, one.proportional())
+    for candidate in candidates:
+        yield candidate
+        if candidate is early and candidate.proportional is not None:
+            yield in_proportion(candidate)
     if asked is not None:
         yield from _with_noise(asked, tried, problem)
         return
     ran = [attempt for attempt in tried if attempt.fitted is not None]
-    make = _best(ran, problem).candidate.proportional if ran else None
-    proportional = None if make is None else make()
-    if proportional is not None:
-        yield proportional
+    first = _best(ran, problem).candidate if ran else None
+    if first is not None and first.proportional is not None and first.name not in scaled:
+        yield in_proportion(first)
     ran = [attempt for attempt in tried if attempt.fitted is not None]
     plain = [attempt for attempt in ran if attempt.candidate.robust is not None]
     if plain:
         best = _best(plain, problem)
         left = left_by(best.fitted)
-        told = proportional is not None and _best(ran, problem).candidate is proportional  # how noise changes is said by it
+        told = any(_best(ran, problem).candidate is one for one in scaled.values())  # how noise changes is said by it
         kinds = (kind for kind in left.kinds if not (told and kind == "heteroscedastic"))
         others = (best.candidate.robust(best.fitted.gp, kind, left.scale) for kind in kinds)  # type: ignore[misc]
         yield from (one for one in others if one is not None)
