@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import re
 import sys
 
 import numpy as np
@@ -236,6 +237,59 @@ def test_a_fit_says_so_on_a_terminal(monkeypatch):
     assert "learning takes about" in said
     assert "prediction takes about" in said
     assert said.index("learning takes about") < said.index("\rlearning: evaluation 1")
+
+
+ROWS = np.random.default_rng(0).random((8000, 2))
+SIGNS = ROWS[:, 0] > 0.5
+PLANE = sg.GP(sg.Matern52([0.1, 0.1]), sg.Gaussian(0.1))
+TAKEN = r"learns in about [\d.]+ (ms|s|min|h)"
+# model, inputs, values, the structure that is asked for, and what is named instead, the quickest first
+SLOWLY = {
+    "scattered rows": (PLANE, ROWS, ROWS[:, 0], "auto", ["approximate=sg.Neighbours(30)", "approximate=sg.Inducing(500)"]),
+    "labels": (PLANE.replace(likelihood=sg.Bernoulli()), ROWS, SIGNS, "auto", ["approximate=sg.Inducing(500)"]),
+    "outliers": (PLANE.replace(likelihood=sg.StudentT(4.0, 0.1)), ROWS, ROWS[:, 0], "auto", ["approximate=sg.Inducing(500)"]),
+    "a grid with holes": (
+        sg.GP(sg.Matern52(0.1), sg.Gaussian(0.1)),
+        sg.Grid(np.linspace(0, 1, 80), np.linspace(0, 1, 100)),
+        np.where(np.arange(8000) % 7, 1.0, np.nan),
+        "auto",
+        ["approximate=sg.Neighbours(30)", "approximate=sg.Inducing(500)"],
+    ),
+    "a line, by name": (
+        sg.GP(sg.SquaredExponential(0.1), sg.Gaussian(0.1)),
+        np.sort(ROWS[:, 0]),
+        ROWS[:, 1],
+        "dense",
+        ["structure='auto', approximate='state-space'", "structure='auto', approximate=sg.Inducing(500)"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SLOWLY)
+def test_where_learning_takes_long_a_plan_says_what_would_be_quicker(case, monkeypatch):
+    """One line with what would really be accepted; and a warning, unless learning has to end before that."""
+    monkeypatch.setattr(plan, "at_hand", lambda: REFERENCE)
+    gp, X, y, structure, words = SLOWLY[case]
+    monkeypatch.setattr(plan, "SLOW", 60.0)
+    found = gp.plan(X, structure, y=y)
+    line = "; ".join(f"{re.escape(one)} {TAKEN}" for one in words)
+    assert re.fullmatch(f" {{11}}instead: {line}", str(found).splitlines()[2])
+    for one in words:
+        assert eval(f"gp.plan(X, y=y, **dict({one}))", {"sg": sg, "gp": gp, "X": X, "y": y}).chosen.cost
+    end = r"fit\(…, seconds=600\) keeps the best of ten minutes"
+    with pytest.warns(UserWarning, match=rf"^learning takes about .* by the Cholesky engine: {line}; {end}$"):
+        assert found.warn_if_slow()
+    assert not found.warn_if_slow(left=59.0)
+    assert "instead" not in str(gp.plan(X[:500] if isinstance(X, np.ndarray) else X.axes[0], structure))
+    assert not found.run_by(found.engine).remedies  # of what was carried out nothing is kept
+
+
+def test_a_long_fit_says_so_without_a_terminal(monkeypatch):
+    monkeypatch.setattr(plan, "SLOW", 1e-9)
+    gp = sg.GP(sg.Matern32(), sg.Gaussian(0.1))
+    with pytest.warns(UserWarning, match=r"^learning takes about .* by the Kalman engine: .*fit\(…, seconds=600\)") as said:
+        gp.fit(T, np.sin(T), restarts=0, max_evaluations=2)
+    assert [one.filename for one in said] == [__file__]
 
 
 def clock(*times):

@@ -38,13 +38,18 @@ from ..structure.dense import covariance, variances
 from ..structure.derivatives import along, derivative_variances, gradient_covariance, gradient_variance
 from ..structure.low_rank import LowRank, Through, crossing, low_rank, through
 from . import pitc
-from .base import Cost, Engine, Offer, draw, form_by_shape
+from .base import Cost, Engine, Offer, draw, form_by_shape, gaussian
 from .inducing_host import InducingOnHost
 from .machine import Work
 from .woodbury import Evidence, Weighed
 
 METHODS = ("power", "vfe", "fitc", "pitc", "pic", "dtc", "nystrom", "sor")
 GROUPED = ("pitc", "pic")
+SEEN = 1000, 2000  # rows of which the exact model tells where learning begins: two for each inducing input, between these
+ENOUGH = 100, 50_000  # rows for each inducing input, and at least, beyond which learning looks at no more
+FIRST = 60  # evaluations of the exact model of some rows
+HELD = 25  # evaluations with the inducing inputs held
+TOGETHER = 120  # and with all together
 
 
 def rule_of(method: str, power: float) -> Rule:
@@ -189,14 +194,20 @@ def left_out(model: Model, X: Float[Array, "N D"], w: Float[Array, " N"]) -> Flo
     return jnp.sum(w * visited(one, blocks, len(X)))
 
 
+def exact_rows(M: int) -> int:
+    """Of how many rows the exact model tells where learning of M inducing inputs begins."""
+    return min(max(2 * M, SEEN[0]), SEEN[1])
+
+
 def cost_of_inputs(N: int, M: int, D: int) -> Cost:
     """What M inducing inputs take for N rows of D columns."""
+    learned = min(N, max(ENOUGH[0] * M, ENOUGH[1])) / max(N, 1)
     flops, sums = N * M * (7 * M + 20 * D) + 4 * M**3, Work(functions=float(N * M), traffic=40.0 * N * M)
     return Cost(
         flops,
         bytes=min(16 * N * M, 2 * KEPT) + 8 * (N * D + 6 * M**2),
         rows=M,
-        evaluate=Work(products=flops) + 3 * sums,
+        evaluate=learned * (Work(products=flops) + 3 * sums),
         condition=Work(products=2.0 * N * M**2, factors=2.0 * M**3) + sums,
         predict=Work(factors=2.0 * M**2, functions=M, traffic=40.0 * M),
     )
@@ -225,6 +236,8 @@ class InducingEngine(Engine):
             return form
         M = form.size
         cost = cost_of_inputs(len(inputs), M, inputs.dimension)
+        if not gaussian(model, data):
+            cost = cost.searching(2 * cost.condition)
         return Offer(self, cost, accuracy=f"approximate ({M} inducing inputs, {self.method})")
 
     def form(self, kernel: Kernel, inputs: Inputs) -> LowRank | No:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,11 @@ def spare(offer: Offer) -> bool:
     return where.backend() == "cpu" or offer.cost is None or 2 * offer.cost.bytes <= available()
 
 
+def fits(offer: Offer) -> bool:
+    """Whether there is memory for what an offer takes."""
+    return offer.cost is None or offer.cost.bytes <= available()
+
+
 def check(needed: float, what: str, remedy: str) -> None:
     """Refuse what does not fit, and say what to do instead."""
     free = available()
@@ -38,16 +43,16 @@ def check(needed: float, what: str, remedy: str) -> None:
         raise MemoryError(f"{what} needs {units(needed, 'B')} of memory, and {units(free, 'B')} are available: {remedy}")
 
 
-def check_offers(offers: tuple[Offer, ...], inputs: Inputs) -> None:
-    """Refuse the first of some offers if it does not fit, and name what would."""
+def check_offers(offers: tuple[Offer, ...], inputs: Inputs, remedies: Sequence[str] = ()) -> None:
+    """Refuse the first of some offers if it does not fit, and name what would: other offers, fewer rows, and other remedies."""
     chosen, *others = offers
-    if chosen.cost is None or chosen.cost.bytes <= (free := available()):
+    if chosen.cost is None or fits(chosen):
         return
+    free = available()
     fit = [f"structure={o.engine.structure!r} ({units(o.cost.bytes, 'B')})" for o in others if o.cost and o.cost.bytes <= free]
     fewer = f"at most {int(len(inputs) * math.sqrt(free / chosen.cost.bytes))} rows"  # of a matrix, the usual case
-    stand_in = "'state-space'" if inputs.dimension == 1 else "sg.Neighbours(30) or sg.Inducing(500)"
-    remedies = [*dict.fromkeys(fit), *([fewer] if chosen.engine.structure == "dense" else []), f"approximate={stand_in}"]
-    check(chosen.cost.bytes, f"the {chosen.engine.name} engine with {len(inputs)} rows", f"take {', or '.join(remedies)}")
+    known = [*dict.fromkeys(fit), *([fewer] if chosen.engine.structure == "dense" else []), *remedies] or ["fewer rows"]
+    check(chosen.cost.bytes, f"the {chosen.engine.name} engine with {len(inputs)} rows", f"take {', or '.join(known)}")
 
 
 def fitting_first(offers: list[Offer]) -> list[Offer]:

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import math
 import sys
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from .. import where
 from ..inputs.layouts import Grid, Inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Sum
-from ..parameters.tree import free_vector
+from ..parameters.tree import free_vector, learned_leaves
 from ..posterior import Model
 from ..structure.base import No
 from .additive import AdditiveEngine
@@ -39,10 +40,11 @@ from .eigen import Eigen
 from .grid_holes import Krylov
 from .grid_seen import SeenCells
 from .independent import SEVERAL
+from .inducing import FIRST, HELD, TOGETHER, InducingEngine, exact_rows
 from .inducing_inputs import Inducing as Inducing
 from .kalman import Kalman
 from .machine import REFERENCE, Machine, Work, at_hand, reference
-from .memory import fitting_first
+from .memory import check_offers, fits, fitting_first
 from .neighbours import Neighbours as Neighbours
 from .space_time import JointChain, SpaceTimeChains
 from .toeplitz import FourierToeplitz
@@ -70,9 +72,11 @@ BY_NAME: tuple[Engine, ...] = (AdditiveEngine(24),)  # not exact in all they say
 RESTARTS = 3
 FEW_ROWS = 500  # up to this many observations, learning starts from several places by itself
 STARTS, EACH = 9, 3  # evaluations of a climb: at its starts, and for each number that is learned
+MOST = 500  # of a climb, when nothing is said
 CLEANED = 3  # climbs of plain processes that tell outliers apart, typically
 SHORT = 0.05  # seconds of an evaluation, up to which all algorithms are fast
 LONG = 10.0  # seconds from which on a step says beforehand how long it will take
+SLOW = 600.0  # seconds of learning from which on it is said what would be quicker
 COMPILED = 4  # programs that a prediction takes
 WIDER = {"space-time": "kronecker"}  # what stands in for a structure that the prior has, but no algorithm for these data
 
@@ -107,6 +111,7 @@ class Plan:
     members: int = 1  # processes that are conditioned and asked, where parameters are averaged over
     to_begin: Work = NOT_SAID  # what learning takes before it climbs
     on_host: bool = False  # of a machine with an accelerator, where that would take longer
+    remedies: tuple[Remedy, ...] = ()  # what would be quicker by far, where learning takes long
 
     def estimate(self, machine: Machine | None = None) -> Estimate:
         """About how long what was chosen takes: on this machine, unless another is given."""
@@ -119,6 +124,14 @@ class Plan:
 
     def _learning(self, cost: Cost, evaluations: int) -> Work:
         return self.to_begin + cost.learning(evaluations)
+
+    def check_memory(self, inputs: Inputs) -> None:
+        """Refuse what does not fit, and name what would: exact remedies are among the offers."""
+        check_offers(self.offers, inputs, [words for words, other in self.remedies if other.chosen.quality != "exact"])
+
+    def learning(self) -> Work:
+        """What learning takes."""
+        return self._learning(self.chosen.cost or Cost(0.0, 0.0), self.evaluations)
 
     def _by_all(self, work: Work) -> Work:
         """The work of all members, in one program."""
@@ -142,7 +155,8 @@ class Plan:
     def run_by(self, engine: Engine, accuracy: str | None = None) -> Plan:
         """The same plan with the static choices that were made when it was carried out, and how right it then was."""
         said = self.chosen.accuracy if accuracy is None else accuracy
-        return self._taking(dataclasses.replace(self.chosen, engine=engine, accuracy=said))
+        taken = self._taking(dataclasses.replace(self.chosen, engine=engine, accuracy=said))
+        return dataclasses.replace(taken, remedies=())
 
     def tuned(self, model: Model, inputs: Inputs, data: Data) -> Plan:
         """The same algorithm for other values of the parameters: its static choices made anew."""
@@ -179,6 +193,24 @@ class Plan:
     def _taking(self, offer: Offer) -> Plan:
         return dataclasses.replace(self, offers=(offer, *self.offers[1:]))
 
+    @property
+    def may_be_slow(self) -> bool:
+        """Whether learning could take long on a machine like this one, or does not fit into its memory; nothing is measured."""
+        return reference().seconds(self.learning()) > SLOW / 5 or not fits(self.chosen)
+
+    def warn_if_slow(self, left: float = math.inf, stacklevel: int = 2) -> bool:
+        """Say that learning takes long, and what would be quicker, unless it has to end before that; whether it was said."""
+        if left <= SLOW or not self.may_be_slow or (seconds := self.estimate().learn) <= SLOW:
+            return False
+        remedies = "; ".join([*self._instead(), "fit(…, seconds=600) keeps the best of ten minutes"])
+        said = f"learning takes about {duration(seconds)} by the {self.engine.name} engine: {remedies}"
+        warnings.warn(said, UserWarning, stacklevel + 1)
+        return True
+
+    def _instead(self) -> list[str]:
+        """What would be quicker, and how long it would take."""
+        return [f"{remedy.words} learns in about {duration(remedy.plan.estimate().learn)}" for remedy in self.remedies]
+
     def announce(self, step: str, count: int = 1, wanted: Any = None) -> None:
         """Say how long a step will take if that is long: on a terminal, or where it is asked for.
 
@@ -202,7 +234,10 @@ class Plan:
         again = lambda i: reasons[i][1] == NOT_NEEDED.reason or reasons[i] in reasons[:i]  # said once for each structure
         lines = [str(offer) for i, offer in enumerate(self.offers) if offer.cost or not again(i)]
         if self.chosen.cost:
-            lines.insert(1, f"{'':<10} {self.estimate()}")
+            estimate = self.estimate()
+            lines.insert(1, f"{'':<10} {estimate}")
+            if self.remedies and (estimate.learn > SLOW or not fits(self.chosen)):
+                lines.insert(2, f"{'':<10} instead: {'; '.join(self._instead())}")
         said = (
             [self.seen] * bool(self.seen)
             + ["runs on the host: the accelerator would take longer"] * self.on_host
@@ -211,6 +246,13 @@ class Plan:
         return "\n".join(lines + said)
 
     __repr__ = __str__
+
+
+class Remedy(NamedTuple):
+    """What could be asked for instead: the words that do, and the plan that it leads to."""
+
+    words: str
+    plan: Plan
 
 
 def plan(
@@ -270,15 +312,23 @@ def _answer(engine: Engine, model: Model, inputs: Inputs, data: Data | None) -> 
     return Offer(engine, reason=offer.reason) if isinstance(offer, No) else offer
 
 
-def evaluations_for(model: Model, inputs: Inputs, data: Data | None = None, restarts: int | None = None) -> int:
+def evaluations_for(
+    model: Model, inputs: Inputs, data: Data | None = None, restarts: int | None = None, engine: Engine | None = None
+) -> int:
     """How many evaluations of the evidence learning typically takes: for each climb, the more the more numbers are learned."""
-    more = restarts_for(model, inputs, data) if restarts is None else restarts
-    return evaluations_of(len(free_vector(model)), more + tells_outliers_apart(model))
+    more = (restarts_for(model, inputs, data) if restarts is None else restarts) + tells_outliers_apart(model)
+    most = HELD + TOGETHER if engine is not None and _in_stages(model, data, engine) else (1 + more) * MOST
+    return min(evaluations_of(len(free_vector(model)), more), most)
 
 
 def evaluations_of(numbers: int, restarts: int) -> int:
     """The same for so many numbers and climbs besides the first."""
     return STARTS + (1 + restarts) * EACH * numbers if numbers else 1
+
+
+def _in_stages(model: Model, data: Data | None, engine: Engine) -> bool:
+    """Whether learning looks at some rows exactly, and then climbs with inducing inputs held before it moves them."""
+    return engine.learner == InducingEngine.learner and gaussian(model, data)
 
 
 def restarts_for(model: Model, inputs: Inputs, data: Data | None = None) -> int:
@@ -295,6 +345,10 @@ def work_before(model: Model, inputs: Inputs, data: Data | None, offer: Offer) -
     """What learning takes before it climbs: the climbs on some of the rows that tell where to begin."""
     numbers, rows = len(free_vector(model)), len(inputs) if data is None else int(np.sum(data.seen))
     climbing = lambda rows, climbs: evaluations_of(numbers, climbs - 1) * cost_of_matrix(rows, inputs.dimension).evaluation
+    if offer.cost and _in_stages(model, data, offer.engine):
+        others = sum(leaf.free_size for leaf in learned_leaves(model) if not leaf.path.endswith(".inputs"))
+        exact = cost_of_matrix(min(rows, exact_rows(int(offer.cost.rows))), inputs.dimension).evaluation
+        return min(evaluations_of(others, 0), FIRST) * exact
     if not numbers or offer.engine.learner != "evidence":
         return NOT_SAID
     if gaussian(model, data):
@@ -365,7 +419,7 @@ def _approximate_plan(
     others = [engine for engine in exact if engine.structure != approximation.structure]
     offers = (asked, *(_answer(engine, model, inputs, data) for engine in others))
     to_begin = work_before(model, inputs, data, asked)
-    return Plan(offers, _constant_in(inputs), evaluations_for(model, inputs, data), to_begin=to_begin)
+    return Plan(offers, _constant_in(inputs), evaluations_for(model, inputs, data, engine=asked.engine), to_begin=to_begin)
 
 
 def _constant_in(inputs: Inputs) -> str:

@@ -30,7 +30,7 @@ from jaxtyping import Array, Float
 from .._types import double_precision
 from ..engines.base import Offer
 from ..engines.basis import columns, sites_of
-from ..engines.inducing import left_out
+from ..engines.inducing import ENOUGH, FIRST, HELD, TOGETHER, exact_rows, left_out
 from ..engines.inducing_inputs import place_among
 from ..inputs.layouts import as_inputs
 from ..inputs.observations import Data
@@ -54,11 +54,6 @@ from .maximise import maximise
 from .objective import Objective
 from .some_rows import learn_from_some
 
-SEEN = 1000, 2000  # rows of which the exact model is learned: two for each inducing input, between these
-ENOUGH = 100, 50_000  # rows for each inducing input, and at least, beyond which learning looks at no more
-FIRST = 60  # evaluations of that
-HELD = 25  # evaluations with the inducing inputs held
-TOGETHER = 120  # and with all together
 WORTH = 1 / 500  # nats for each observation that ten evaluations must gain
 MOVING = 1 / 2000  # the same where inducing inputs move, which gains a little for long
 CLEARLY = 1 / 20  # nats for each observation that inputs leave out where it is better to move them from the start
@@ -188,8 +183,7 @@ class _Stages:
 
     def _glimpse(self) -> None:
         options = self.options | {"max_evaluations": min(FIRST, self.left), "deadline": self.deadline}
-        count = int(np.clip(2 * self.size, *SEEN))
-        learned, learning = learn_from_some(self._held(), self.inputs, self.data, count, **options)
+        learned, learning = learn_from_some(self._held(), self.inputs, self.data, exact_rows(self.size), **options)
         self.model, self.evaluations = self._with(learned), learning.evaluations
 
     def _place(self) -> None:

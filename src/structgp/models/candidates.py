@@ -16,7 +16,7 @@ import numpy as np
 from ..engines.approximation import Approximation
 from ..engines.base import MANY_ROWS, Cost
 from ..engines.cholesky import LARGEST, cost_of_matrix, look_at_matrix
-from ..engines.inducing import cost_of_inputs
+from ..engines.inducing import SEEN, cost_of_inputs
 from ..engines.inducing_inputs import Inducing
 from ..engines.machine import reference
 from ..engines.neighbours import Neighbours, cost_of_neighbours
@@ -26,7 +26,7 @@ from ..inputs.observations import read_observations
 from ..kernels.metrics import GroupMetric
 from ..kernels.stationary import Matern52, SquaredExponential
 from ..learn.clock import Deadline
-from ..learn.inducing import SEEN, go_on_through_inputs
+from ..learn.inducing import go_on_through_inputs
 from ..learn.initialise import SOME
 from ..learn.maximise import maximise
 from ..learn.some_rows import learn_from_some

@@ -177,10 +177,22 @@ def _with_room(posterior: Posterior, size: int) -> Posterior:
     return eqx.tree_at(lambda p: p.conditional, posterior, conditional.with_room(size))
 
 
+def bytes_for_more(posterior: Posterior, count: int, at: int) -> float:
+    """What `given_more` needs for so many new rows: a factor with room, and that which is made of it twice."""
+    size, room = sizes_for_more(count, at)
+    copies = 2 + (posterior.conditional.X.shape[0] < room)  # type: ignore[attr-defined]
+    return 8.0 * room * (copies * room + size)
+
+
+def sizes_for_more(count: int, at: int) -> tuple[int, int]:
+    """The size of so many new rows, and that of all with the first `at`."""
+    size = size_for(count, 1)
+    return size, size_for(at + size)
+
+
 def given_more(posterior: Posterior, inputs: Inputs, data: Data, at: int) -> Posterior:
     """A posterior by a dense matrix given more data, after the first `at` rows; nothing is compiled while there is room."""
-    size = size_for(len(inputs), 1)  # of what is new
-    room = size_for(at + size)
+    size, room = sizes_for_more(len(inputs), at)
     if posterior.conditional.X.shape[0] < room:  # type: ignore[attr-defined]
         posterior = _with_room(posterior, room)
     return _update(posterior, filled(inputs.points, size), unseen_beyond(data, size), at)

@@ -12,15 +12,16 @@ from .._types import double_precision
 from ..engines import memory
 from ..engines.basis import columns
 from ..engines.cholesky import CholeskyConditional
-from ..engines.plan import plan
+from ..engines.plan import Plan, plan
 from ..inference.choose import choose
 from ..inputs.layouts import Inputs, clocks_of, duplicates, together
 from ..inputs.observations import Data, joined
 from ..inputs.outputs import read_rows
 from ..parameters.tree import as_numpy
-from .conditioning import Conditioned, Posterior, condition, given_more
+from .conditioning import Conditioned, Posterior, bytes_for_more, condition, given_more
 from .observed import AtObservations
 from .places import AtPlaces
+from .planned import remedies_for
 from .stream import Stream, from_fitted
 from .summary import parameter_table
 
@@ -137,7 +138,7 @@ class Fitted(AtPlaces, AtObservations):
         """The same process, of the kernel that was really used, by the whole covariance matrix."""
         gp = self.gp.replace(kernel=as_numpy(self.conditional.kernel))  # type: ignore[attr-defined]
         chosen = plan(gp, self.inputs, "dense")
-        memory.check_offers(chosen.offers, self.inputs)
+        chosen.check_memory(self.inputs)
         dense = condition(gp, self.inputs, self.data, chosen)
         return Fitted.of(gp, self.inputs, self.data, dense)
 
@@ -151,6 +152,15 @@ def _equivalent_kernel(posterior: Posterior, X: Any) -> Any:
     T, factor = posterior.targets, posterior.weights.factor
     rho = columns(posterior.prior, X)[1] - conditional.at(X)[0][:, T:]
     return conditional.weights(X) + rho @ jax.scipy.linalg.cho_solve((factor, True), conditional.alpha[:, T:].T)
+
+
+def _check_more(posterior: Posterior, chosen: Plan, inputs: Inputs, before: int, both: Data) -> None:
+    """Refuse an update whose matrix does not fit, and say what would take all of the data."""
+    needed = bytes_for_more(posterior, len(inputs) - before, before)
+    if needed > memory.available():
+        remedies = remedies_for(chosen, posterior.prior, inputs, "auto", both, None)
+        anew = "".join(f", or {remedy.words}" for remedy in remedies)
+        memory.check(needed, f"an update to {len(inputs)} rows", f"condition anew, with fewer rows{anew}")
 
 
 def with_more(fitted: Any, new: Inputs, data: Data) -> tuple[Inputs, Data, Conditioned]:
@@ -167,10 +177,11 @@ def with_more(fitted: Any, new: Inputs, data: Data) -> tuple[Inputs, Data, Condi
     )
     gp, inputs = fitted.gp, together(fitted.inputs, new)
     if fitted.inference is None and isinstance(fitted.conditional, CholeskyConditional):
-        posterior = given_more(fitted.posterior, new, data, before)
-        return inputs, both, Conditioned(posterior, plan(gp, inputs, "dense", data=both))
+        chosen = plan(gp, inputs, "dense", data=both)
+        _check_more(fitted.posterior, chosen, inputs, before, both)
+        return inputs, both, Conditioned(given_more(fitted.posterior, new, data, before), chosen)
     chosen = fitted.plan.again(gp, inputs, both) or plan(gp, inputs, data=both)
-    memory.check_offers(chosen.offers, inputs)
+    chosen.check_memory(inputs)
     rule = None if fitted.inference is None else choose(gp.likelihood, fitted.inference.method)
     if rule is None:
         return inputs, both, condition(gp, inputs, both, chosen)

@@ -9,9 +9,9 @@ import equinox as eqx
 import numpy as np
 
 from .._types import Seed, double_precision, generator, whole
-from ..engines import memory
 from ..engines.approximation import Approximation, FiniteState, as_approximation
 from ..engines.plan import Plan, asked_for
+from ..inference.choose import choose
 from ..inference.mcmc import LatentDraws, sample_latents
 from ..inputs.layouts import as_inputs
 from ..inputs.observations import read_observations
@@ -107,7 +107,8 @@ class GP(Parametrised):
         else:
             inputs, data = read_rows(self, X, y, noise, "infer", extra, weights)
         check_inputs(self, inputs)
-        gp, inputs, data, chosen, _ = planned(self, inputs, structure, approximate, data)
+        rule = choose(self.likelihood, None) if data is None else rule_for(self, None, data)
+        gp, inputs, data, chosen, _ = planned(self, inputs, structure, approximate, data, rule)
         averaging, averaged = decided(gp, chosen, len(inputs) if data is None else observations(data), parameters)
         return chosen if averaging is None else averaged
 
@@ -148,7 +149,7 @@ class GP(Parametrised):
         inputs, data = read_rows(self, X, y, noise, missing, extra, weights)
         check_inputs(self, inputs)
         gp, inputs, data, chosen, rule = planned(self, inputs, structure, approximate, data, rule_for(self, inference, data))
-        memory.check_offers(chosen.offers, inputs)
+        chosen.check_memory(inputs)
         chosen.announce("conditioning")
         return Fitted.of(gp, inputs, data, condition(gp, inputs, data, chosen, rule))
 
@@ -217,7 +218,7 @@ class GP(Parametrised):
         inputs, data = read_rows(self, X, y, noise, missing, extra, weights)
         check_inputs(self, inputs)
         task = planned(self, inputs, structure, approximate, data, rule_for(self, inference, data))
-        memory.check_offers(task.plan.offers, task.inputs)
+        task.plan.check_memory(task.inputs)
         asked = Asked(restarts, seed, max_evaluations, progress, deadline, method, parameters, rotations, starts, over)
         return learned(task, asked, asked_for(approximate, structure)[1])
 

@@ -81,9 +81,12 @@ def learned(task: Planned, asked: Asked, approximation: Approximation | None) ->
     }
     rotations = check_rotations(asked.rotations)
     others = _of_this_form(gp, asked.starts, approximation, inputs, data)
-    chosen = dataclasses.replace(task.plan, evaluations=evaluations_for(gp, inputs, data, options["restarts"]))
+    chosen = dataclasses.replace(
+        task.plan, evaluations=evaluations_for(gp, inputs, data, options["restarts"], task.plan.engine)
+    )
     averaging, chosen = decided(gp, chosen, observations(data), asked.parameters, asked.method)
-    chosen.announce("learning", chosen.evaluations, asked.progress)
+    if not chosen.warn_if_slow(asked.deadline.left(), stacklevel=5):
+        chosen.announce("learning", chosen.evaluations, asked.progress)
     first = None
     if averaging is not None and _through_inputs(chosen, asked.method) and (rule is None or _learned_inputs(gp)):
         gp, first = _with_inputs_held(task, chosen, {**options, "others": others})

@@ -8,8 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import where
+from ..engines.approximation import Approximation, FiniteState
+from ..engines.inducing_inputs import USUAL, Inducing
 from ..engines.machine import at_hand, reference
-from ..engines.plan import FEW_ROWS, Plan, asked_for, plan
+from ..engines.memory import fits
+from ..engines.neighbours import Neighbours
+from ..engines.plan import FEW_ROWS, Plan, Remedy, asked_for, plan
 from ..inference.base import Inference
 from ..inputs.layouts import Grid, Inputs, Points, Times, as_times_of_outputs, clocks_of, grid_of
 from ..inputs.observations import Data
@@ -17,6 +21,7 @@ from ..kernels.outputs import outputs_of
 from ..structure.kronecker import all_factors
 
 MOST_ROWS = 5000  # of a table up to which the whole matrix, which is exact, goes before what a grid gives to a tolerance
+REMEDIES = FiniteState("state-space"), Neighbours(), Inducing(USUAL)  # what is looked at where the plan takes long
 ALONG_TIME = ("markov", "toeplitz")  # structures of rows of a time and the number of an output
 
 
@@ -33,7 +38,41 @@ class Planned(NamedTuple):
 def planned(
     gp: Any, inputs: Inputs, structure: str, approximate: Any, data: Data | None, rule: Inference | None = None
 ) -> Planned:
-    """What runs, on the accelerator or on its host: from here on there."""
+    """What runs, on the accelerator or on its host: from here on there. Where it may take long, with what would be quicker."""
+    found = _planned(gp, inputs, structure, approximate, data, rule)
+    if not found.plan.may_be_slow:
+        return found
+    remedies = remedies_for(found.plan, gp, inputs, structure, data, rule)
+    return found._replace(plan=dataclasses.replace(found.plan, remedies=remedies))
+
+
+def remedies_for(
+    slow: Plan, gp: Any, inputs: Inputs, structure: str, data: Data | None, rule: Inference | None
+) -> tuple[Remedy, ...]:
+    """What would be accepted for the same model and data, fits into memory and learns in half the time, the quickest first."""
+    named = "" if structure == "auto" else "structure='auto', "
+    candidates: dict[str, Approximation | None] = {"structure='auto'": None} if named else {}
+    candidates |= {f"{named}approximate={_written(one)}": one for one in REMEDIES}
+    seconds = lambda plan: reference().seconds(plan.learning())
+    found = []
+    for words, approximation in candidates.items():
+        if approximation is not None and approximation.needless(inputs):
+            continue
+        try:
+            other = _planned_here(gp, inputs, "auto", approximation, data, rule).plan
+        except ValueError:  # it says No itself
+            continue
+        if fits(other.chosen) and (seconds(other) < seconds(slow) / 2 or not fits(slow.chosen)):
+            found.append(Remedy(words, other))
+    return tuple(sorted(found, key=lambda remedy: seconds(remedy.plan)))
+
+
+def _written(approximation: Approximation) -> str:
+    """As a caller writes it."""
+    return repr(approximation) if isinstance(approximation, FiniteState) else f"sg.{approximation!r}"
+
+
+def _planned(gp: Any, inputs: Inputs, structure: str, approximate: Any, data: Data | None, rule: Inference | None) -> Planned:
     found = _planned_here(gp, inputs, structure, approximate, data, rule)
     if not where.accelerated() or where.backend() == "cpu":
         return found
