@@ -3,7 +3,8 @@
 Engines are *ranked* by the rates of a small reference machine (`REFERENCE`), so that the same data lead to the same algorithm
 everywhere and nothing is measured to choose it; the *seconds* that a plan shows are those of the machine at hand. These are
 measured when somebody first asks for them, which takes about a second, and kept in the user's cache under the name of the
-hardware; where nothing can be kept, or the machine is busy, they are measured again in the next process.
+hardware, so that they are the same in the next process. With them is kept how busy the machine was: where that was much, they
+are measured anew once it is much less.
 """
 
 from __future__ import annotations
@@ -91,17 +92,19 @@ def at_hand() -> Machine:
 @functools.cache
 def rates_of(name: str) -> Machine:
     """The rates of a machine by its name, which is looked up once."""
-    known = _kept()
+    known, load = _kept(), _load()
     try:
-        return Machine(Work(**known[name]["unit"]), float(known[name]["compile"]))
+        found = Machine(Work(**known[name]["unit"]), float(known[name]["compile"]))
+        if float(known[name]["load"]) <= max(BUSY, CALMER * load):
+            return found
     except (KeyError, TypeError, ValueError):
-        try:
-            found = measured()
-        except RuntimeError:  # as where an accelerator has no memory left
-            return reference()
-        if not _busy():
-            _keep(known | {name: dataclasses.asdict(found)})
-        return found
+        pass
+    try:
+        found = measured()
+    except RuntimeError:  # as where an accelerator has no memory left
+        return reference()
+    _keep(known | {name: dataclasses.asdict(found) | {"load": load}})
+    return found
 
 
 def hardware() -> str:
@@ -112,11 +115,13 @@ def hardware() -> str:
     return ", ".join([f"rates {FORMAT}", *parts, *settings])
 
 
-FORMAT = 2  # of what is measured: one more, and everybody measures again
-STEPS = 2000  # of a short loop
-WIDE = 16  # states of a wide one
+FORMAT = 3  # of what is measured: one more, and everybody measures again
+STEPS = 2000  # of a filter
+WIDE = 16  # states of a loop with larger matrices
 RUNS = 30  # of which the best counts, at most
-BUDGET = 0.05  # seconds for them
+BUDGET = 0.02  # seconds of the processor for them
+BUSY, CALMER = 1.5, 2.0  # processes that wait for each core, up to which rates are good; how many times more are much more
+SERIES = 0.5  # of what compiling the filter of a series takes, that a typical program takes
 STARTED = 20  # short programs one after the other
 SLOWER = 3  # times as long an accelerator takes to be started: most of what is counted as calls is Python's own time
 SETTINGS = ("XLA_FLAGS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -172,7 +177,6 @@ def measured() -> Machine:
     A, B = (np.eye(size) + 0.5 / size for size in (n, 512 if on_host else 8192))
     Q = np.exp(-np.abs(np.arange(n / 2)[:, None] - np.arange(n / 2)))
     with lapack_threads(0):
-        step = _best(functools.partial(_filter, states=2), many[:STEPS]) / STEPS
         wide = _best(functools.partial(_filter, states=WIDE), many[: STEPS // 4]) / (STEPS // 4)
         unit = Work(
             products=_best(lambda v: v @ v, A) / (2 * n**3),
@@ -181,30 +185,38 @@ def measured() -> Machine:
             functions=_best(lambda v: jnp.exp(-jnp.sqrt(v)), many) / len(many),
             traffic=_best(lambda v: v + 1.0, x) / (16 * long),
             transforms=_best(lambda v: jnp.fft.irfft(jnp.fft.rfft(v)), many) / (2 * len(many) * np.log2(len(many))),
-            steps=step,
-            small=max(wide - step, 0.1 * wide) / (4 * WIDE**3),
+            small=wide / (4 * WIDE**3),
             calls=_starting(lambda v: v + 1.0, A[:1, :1]) / (1 if on_host else SLOWER),
         )
-        if on_host:
-            unit = dataclasses.replace(unit, steps=max(step, _step_of_a_series(unit)))
-        return Machine(unit, _compiling(functools.partial(_filter, states=3), many[:STEPS]))
+        step, compiling = _series(unit) if on_host else _loop(many[:STEPS])
+        return Machine(dataclasses.replace(unit, steps=step), compiling)
 
 
-def _step_of_a_series(unit: Work) -> float:
-    """What a step of a real filter and its adjoint takes, counted as engines count it.
+def _loop(x: Any) -> tuple[float, float]:
+    """What a step of a short loop takes, and compiling it."""
+    once = float(np.random.default_rng().random())  # no cache of programs has seen this one
+    compiled, compiling = _compiled(lambda v: once * jnp.sum(_filter(v, states=2)), x)
+    return _best_of(compiled, x) / len(x), compiling
+
+
+def _series(unit: Work) -> tuple[float, float]:
+    """What a step of a real filter takes, counted as engines count it, and compiling a typical program.
 
     Some versions of XLA run a short loop as one piece of machine code and the longer one of a filter operation by operation,
-    which takes tens of times as long; the short loop does not show it.
+    which takes tens of times as long: a short loop would not show it.
     """
-    place = Work(steps=10.0, small=8.0 * 3**3, traffic=200.0 * 3**2)  # two passes over a place with three states
-    ones = np.ones(STEPS)
+    place = Work(steps=2.5, small=4.0 * 3**3)  # one pass over a place with three states
+    once, ones = float(np.random.default_rng().random()), np.ones(STEPS)
 
     def value(scale: Any, gaps: Any, w: Any, y: Any) -> Any:
         log_det, gram = kalman.evidence(Matern(3, scale), gaps, w, y[:, None])
-        return log_det + gram[0, 0]
+        return once * log_det + gram[0, 0]
 
-    seconds = _best(jax.grad(value), 1.0, 0.1 * ones, ones, ones) / STEPS
-    return (seconds - Machine(dataclasses.replace(unit, steps=0.0), 0.0).seconds(place)) / place.steps
+    arguments = 1.0, 0.1 * ones, ones, ones
+    compiled, compiling = _compiled(value, *arguments)
+    seconds = _best_of(compiled, *arguments) / STEPS
+    rest = seconds - Machine(unit, 0.0).seconds(place)
+    return max(rest, 0.2 * seconds) / place.steps, SERIES * compiling
 
 
 def _gain() -> float:
@@ -213,12 +225,12 @@ def _gain() -> float:
     return 1.5 + 0.5 * (min([cores(), *allowed]) - 1)
 
 
-def _busy() -> bool:
-    """Whether others have the cores, so that what is measured now is not worth keeping."""
+def _load() -> float:
+    """How many processes wait for each core now, 0 where nobody knows."""
     try:
-        return os.getloadavg()[0] > 1.5 * cores()
+        return os.getloadavg()[0] / cores()
     except (AttributeError, OSError):
-        return False
+        return 0.0
 
 
 def _filter(x: Any, states: int) -> Any:
@@ -233,19 +245,29 @@ def _filter(x: Any, states: int) -> Any:
 
 
 def _best(function: Callable[..., Any], *arguments: Any) -> float:
-    there = jax.device_put(arguments)
-    compiled = jax.jit(function).lower(*there).compile()
+    return _best_of(_compiled(function, *arguments)[0], *arguments)
+
+
+def _compiled(function: Callable[..., Any], *arguments: Any) -> tuple[Callable[..., Any], float]:
+    """A program, and what compiling it takes."""
+    found: list[Any] = []
+    seconds = min(_seconds(lambda: found.append(jax.jit(function).lower(*arguments).compile())))
+    return found[0], seconds
+
+
+def _best_of(compiled: Callable[..., Any], *arguments: Any) -> float:
+    there, on_host = jax.device_put(arguments), where.backend() == "cpu"
     call = lambda: jax.block_until_ready(compiled(*there))
     call()
     walls: list[float] = []
     processor = 0.0
-    while len(walls) < 3 or (len(walls) < RUNS and sum(walls) < BUDGET):
+    while len(walls) < 3 or (len(walls) < RUNS and (processor if on_host else sum(walls)) < BUDGET):
         wall, used = _seconds(call)
         walls.append(wall)
         processor += used
-    # The processor's clock does not run while others have it; over less than some ticks it says nothing.
-    by_processor = where.backend() == "cpu" and processor > BUDGET / 5
-    return min(*walls, processor / len(walls)) if by_processor else min(walls)
+    # The processor's clock does not run while others have it; over less than some ticks it says nothing. What is shorter than
+    # that is among so many runs once not disturbed.
+    return min(*walls, processor / len(walls)) if on_host and processor > BUDGET / 2 else min(walls)
 
 
 def _starting(function: Callable[..., Any], *arguments: Any) -> float:
@@ -258,13 +280,6 @@ def _starting(function: Callable[..., Any], *arguments: Any) -> float:
 
     several()
     return min(_seconds(several)[0] for _ in range(RUNS)) / STARTED
-
-
-def _compiling(function: Callable[..., Any], *arguments: Any) -> float:
-    """Seconds to compile the gradient of a function, which no cache of programs has seen."""
-    once = float(np.random.default_rng().random())
-    gradient = jax.jit(jax.grad(lambda *v: once * jnp.sum(function(*v))))
-    return min(_seconds(lambda: gradient.lower(*arguments).compile()))
 
 
 def _seconds(call: Callable[[], Any]) -> tuple[float, float]:
