@@ -33,7 +33,7 @@ from ..structure.base import No
 from ..structure.dense import covariance
 from ..structure.features import Features
 from .additive_splines import Projected, SplineMap, sparse_products
-from .base import Engine, Offer, first_no, form_by_shape, gaussian, noise_variance, not_concave
+from .base import NOT_SAID, Engine, Offer, first_no, form_by_shape, gaussian, noise_variance, not_concave
 from .machine import Work
 from .woodbury import Weighed, Woodbury, cost_of_features, look_at_features, sums_of
 
@@ -142,6 +142,7 @@ class AdditiveEngine(Engine):
             flops=N * (2 * F**2 + 2000 * L) + F**3,
             bytes=8 * (N * 40 * L + 6 * F**2),
             rows=0,
+            draw=NOT_SAID,
             condition=through.condition + (1 + STEPS) * sweep + Work(products=2.0 * STEPS * F**2),
             programs=25,
         )

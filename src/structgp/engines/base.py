@@ -31,7 +31,10 @@ NOT_NEEDED = No("there is a shorter way for these data")  # of algorithms that a
 GLIMPSE = 1200  # rows of which a dense fit tells where to begin a costly climb
 SOME, MANY_ROWS = 800, 1000  # rows that do the same for observations that are not Gaussian, where there are more than so many
 PLACES = 1000  # whose prediction an offer speaks of
-LEARNING, EVALUATING, CONDITIONING, PREDICTING = 3000, 150, 1500, 150  # calls that each is worth by Python and dispatch alone
+DRAWN = 200  # places of a joint draw that is spoken of
+LEARNING, EVALUATING, CONDITIONING, PREDICTING = 3000, 150, 1800, 150  # calls that each is worth by Python and dispatch alone
+AT_ONCE, DRAWING, LEAVING_OUT, KEEPING = 80, 400, 30, 2500
+PLANNING = 3000  # more, where a kernel is tried factor by factor along each axis of a grid
 WARM, COLD = 6, 10  # looks at the marginals in a search for sites: from those of the last evaluation, and from nothing
 NOT_SAID = Work()
 
@@ -49,6 +52,11 @@ class Cost:
     evaluate: Work = NOT_SAID  # the evidence and its gradient, once
     condition: Work = NOT_SAID
     predict: Work = NOT_SAID  # at one place of many
+    everywhere: Work = NOT_SAID  # at all own places at once
+    draw: Work = NOT_SAID  # together at some places
+    leave_out: Work = NOT_SAID  # each observation in turn
+    update: Work = NOT_SAID  # by one row more
+    keep: Work = NOT_SAID  # what a file does not hold and is computed again from it
     programs: float = 10.0  # what is compiled for all of it, in typical programs
 
     @property
@@ -70,10 +78,36 @@ class Cost:
         each = self._evaluate * (1 / PLACES) if self.predict == NOT_SAID else self.predict
         return each * places + Work(calls=PREDICTING)
 
+    def prediction_everywhere(self, rows: int) -> Work:
+        """What prediction takes at all own places, one by one unless they are looked at as a whole."""
+        if self.everywhere != NOT_SAID:
+            return self.everywhere + Work(calls=AT_ONCE)
+        return self.prediction(rows) + Work(functions=250.0 * rows)
+
+    def drawing(self, rows: int) -> Work:
+        """What one joint draw at some places takes: by their covariance, unless there is a shorter way."""
+        joint = Work(products=2.0 * DRAWN**2 * rows, functions=2.0 * DRAWN * rows, eigen=float(DRAWN) ** 3)
+        return (self.prediction(DRAWN) + joint if self.draw == NOT_SAID else self.draw) + Work(calls=DRAWING)
+
+    def leaving_out(self, rows: int) -> Work:
+        """What the belief about each observation without it takes: reading it off, where C⁻¹ has a diagonal already."""
+        return (Work(functions=100.0 * rows) if self.leave_out == NOT_SAID else self.leave_out) + Work(calls=LEAVING_OUT)
+
+    @property
+    def updating(self) -> Work:
+        """What one row more takes: conditioning anew, unless something grows."""
+        return (self._condition if self.update == NOT_SAID else self.update) + Work(calls=CONDITIONING)
+
+    @property
+    def keeping(self) -> Work:
+        """What writing a file and reading it takes: a checksum over what it holds, unless that is computed again."""
+        return (Work(functions=1.5 * self.bytes) if self.keep == NOT_SAID else self.keep) + Work(calls=KEEPING)
+
     def searching(self, look: Work) -> Cost:
         """The same where sites have to be found, with so much work for each look at the marginals that they leave."""
         evaluate, condition = self._evaluate + WARM * look, self._condition + COLD * look
-        return dataclasses.replace(self, evaluate=evaluate, condition=condition, programs=self.programs + 10)
+        known = dataclasses.replace(self, update=NOT_SAID, leave_out=NOT_SAID)  # of sites that change, and are each taken away
+        return dataclasses.replace(known, evaluate=evaluate, condition=condition, programs=self.programs + 10)
 
     @property
     def _evaluate(self) -> Work:

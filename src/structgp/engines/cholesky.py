@@ -193,6 +193,9 @@ def cost_of_matrix(rows: int, dimension: int) -> Cost:
         evaluate=Work(factors=cube, functions=3 * square, traffic=320 * square),
         condition=Work(factors=cube / 3, functions=square, traffic=80 * square),
         predict=Work(factors=square, functions=rows, traffic=40.0 * rows),
+        leave_out=Work(factors=0.7 * cube),
+        update=Work(factors=400.0 * square),  # the whole factor is written anew
+        keep=Work(factors=cube / 3, functions=square, traffic=80 * square),
         programs=8,
     )
 

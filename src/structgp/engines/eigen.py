@@ -103,6 +103,8 @@ def cost_of_axes(sizes: tuple[int, ...], flops: float) -> Cost:
         evaluate=once + 2 * turn + Work(products=6 * cubes, traffic=100.0 * N + 200.0 * squares),
         condition=once,
         predict=Work(products=12.0 * N + 2 * squares, functions=sides, traffic=100.0 * wide),
+        everywhere=4 * turn + Work(functions=50.0 * N),
+        leave_out=2 * turn + Work(functions=50.0 * N),
         programs=10,
     )
 

@@ -33,6 +33,7 @@ from ..structure.base import No
 from ..structure.dense import covariance
 from ..structure.kronecker import Kronecker, kronecker
 from .base import (
+    DRAWN,
     NOT_NEEDED,
     Cost,
     Engine,
@@ -225,6 +226,8 @@ class Krylov(Engine):
         final = self.effort if self.whole else self.effort._replace(**FINAL)
         probes, modes = final.probes, min(final.modes, N)
         look = Work(products=4.0 * modes**2 + 8.0 * N * (1 + 2 * probes), traffic=200.0 * (modes + N // max(sizes)))
+        spread = 2.0 * min(final.numbers, N * modes) * max(sizes) + 8.0 * N * (1 + probes) * sum(sizes)
+        whole = Work(products=spread, functions=8.0 * modes**2, traffic=40.0 * modes**2)
         return Cost(
             flops if self.whole else max(flops, 2 * FEW**3),
             bytes=8 * numbers,
@@ -232,6 +235,9 @@ class Krylov(Engine):
             evaluate=(2 if self.whole else 3) * _work(sizes, self.effort, 1 + self.effort.probes, steps),
             condition=_work(sizes, final, 1 + probes + (0 if self.whole else CHECKED), steps),
             predict=look,
+            everywhere=whole,
+            draw=_work(sizes, final, DRAWN // 3, steps),  # places that are solved for together take less
+            leave_out=1.5 * whole,
             programs=20,
         )
 

@@ -260,7 +260,13 @@ class IndependentCholesky(SideBySide):
         flops = 3 * C * N**3 + C * N**2 * (5 * inputs.dimension + 50)
         one, look = cost_of_matrix(N, inputs.dimension), 2 * C * look_at_matrix(N)
         cost = Cost(
-            flops, 5 * C * 8 * N**2, rows=0, evaluate=C * one.evaluate, condition=C * one.condition, predict=C**2 * one.predict
+            flops,
+            bytes=5 * C * 8 * N**2,
+            rows=0,
+            evaluate=C * one.evaluate,
+            condition=C * one.condition,
+            predict=C**2 * one.predict,
+            keep=C * one.keep,
         )
         return Offer(self.tuned(model, inputs, data), cost.searching(look), note=f"{C} latents")
 

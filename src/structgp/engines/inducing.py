@@ -203,13 +203,15 @@ def cost_of_inputs(N: int, M: int, D: int) -> Cost:
     """What M inducing inputs take for N rows of D columns."""
     learned = min(N, max(ENOUGH[0] * M, ENOUGH[1])) / max(N, 1)
     flops, sums = N * M * (7 * M + 20 * D) + 4 * M**3, Work(functions=float(N * M), traffic=40.0 * N * M)
+    predict = Work(factors=2.0 * M**2, functions=M, traffic=40.0 * M)
     return Cost(
         flops,
         bytes=min(16 * N * M, 2 * KEPT) + 8 * (N * D + 6 * M**2),
         rows=M,
         evaluate=learned * (Work(products=flops) + 3 * sums),
         condition=Work(products=2.0 * N * M**2, factors=2.0 * M**3) + sums,
-        predict=Work(factors=2.0 * M**2, functions=M, traffic=40.0 * M),
+        predict=predict,
+        leave_out=N * predict,
     )
 
 

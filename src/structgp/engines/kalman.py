@@ -322,7 +322,7 @@ class Kalman(Engine):
         """What a filter of D states takes along N places, with the choices that were made."""
         cost = cost_of_chain(N, D)
         if self.parallel:
-            return dataclasses.replace(cost, evaluate=_joined(N, D, 2), condition=_joined(N, D, 4))
+            return dataclasses.replace(cost, evaluate=_joined(N, D, 2), condition=_joined(N, D, 4), draw=_joined(N, D, 6))
         if self.settle:  # a few exact steps, then one gain for all
             exact = (1 + self.exact) * kalman_regular.BLOCK
             settled = Work(traffic=300.0 * N * D)
@@ -371,6 +371,8 @@ def cost_of_chain(N: int, D: int) -> Cost:
         evaluate=_along(N, D, 2),
         condition=_along(N, D, 4),
         predict=Work(small=20.0 * D**3, traffic=800.0 * D**2),
+        draw=_along(N, D, 6),  # there and back along the whole line
+        leave_out=Work(functions=40.0 * N * D),
         programs=12,
     )
 

@@ -30,7 +30,7 @@ from ..structure.base import No
 from ..structure.dense import variances
 from ..structure.neighbours import Nearest, by_difference, measured
 from .approximation import NAMED, Approximation
-from .base import GLIMPSE, Cost, Engine, Offer, gaussian, noise_variance
+from .base import DRAWN, GLIMPSE, Cost, Engine, Offer, gaussian, noise_variance
 from .basis import NOISE_FLOOR, columns
 from .cholesky import cost_of_matrix
 from .machine import Work, cores
@@ -177,6 +177,8 @@ def cost_of_neighbours(rows: int, m: int, D: int, told: int = TOLD) -> Cost:
         + Work(functions=SEARCH * rows)
         + 2 * compared(rows) * factor(min(max(MANY * m, MOST_COMPARED), rows)),
         predict=factor(min(told, max(rows, 1))) + Work(functions=2 * SEARCH),
+        leave_out=Work(functions=10.0 * rows),
+        draw=DRAWN * (factor(min(told, max(rows, 1)) + AMONG_NEW) + Work(functions=2 * SEARCH)),
         programs=15.0,
     )
 

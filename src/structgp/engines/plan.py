@@ -90,6 +90,11 @@ class Estimate(NamedTuple):
     predict: float  # at 1,000 places
     compile: float
     bytes: float
+    everywhere: float  # prediction at all places that were given
+    sample: float  # one joint draw at 200 places
+    leave_one_out: float
+    update: float  # by one row
+    save: float  # to a file, and read from it again
 
     def __str__(self) -> str:
         learn = f"learn ≈ {duration(self.learn)} ({self.evaluations} evaluations)"
@@ -111,6 +116,7 @@ class Plan:
     members: int = 1  # processes that are conditioned and asked, where parameters are averaged over
     to_begin: Work = NOT_SAID  # what learning takes before it climbs
     on_host: bool = False  # of a machine with an accelerator, where that would take longer
+    places: int = 0  # that were given
     remedies: tuple[Remedy, ...] = ()  # what would be quicker by far, where learning takes long
 
     def estimate(self, machine: Machine | None = None) -> Estimate:
@@ -118,9 +124,15 @@ class Plan:
         cost = self.chosen.cost or Cost(0.0, 0.0)
         with where.on_host() if self.on_host else contextlib.nullcontext():
             machine = machine or at_hand()
-        works = self._learning(cost, self.evaluations), self._by_all(cost.conditioning), self._by_all(cost.prediction())
-        learn, condition, predict = map(machine.seconds, works)
-        return Estimate(learn, self.evaluations, condition, predict, machine.compile * cost.programs, cost.bytes)
+        works = cost.conditioning, cost.prediction(), *self._others(cost)
+        condition, predict, *others = (machine.seconds(self._by_all(work)) for work in works)
+        learn, compiling = machine.seconds(self.learning()), machine.compile * cost.programs
+        return Estimate(learn, self.evaluations, condition, predict, compiling, cost.bytes, *others)
+
+    def _others(self, cost: Cost) -> tuple[Work, ...]:
+        """What else can be asked of a process that was conditioned."""
+        N = self.places
+        return cost.prediction_everywhere(N), cost.drawing(N), cost.leaving_out(N), cost.updating, cost.keeping
 
     def _learning(self, cost: Cost, evaluations: int) -> Work:
         return self.to_begin + cost.learning(evaluations)
@@ -169,7 +181,8 @@ class Plan:
         if isinstance(offer, No):
             return None
         said = self.chosen.accuracy if offer.accuracy == "exact" else offer.accuracy
-        return self._taking(dataclasses.replace(offer, note=offer.note or self.chosen.note, accuracy=said))
+        known = dataclasses.replace(self, places=len(inputs))
+        return known._taking(dataclasses.replace(offer, note=offer.note or self.chosen.note, accuracy=said))
 
     def seconds(self, machine: Machine) -> float:
         """About how many seconds all steps take on a machine, compilation included."""
@@ -282,7 +295,8 @@ def plan(
     if structure != "auto":
         chosen = _asked(offers, structure, model, inputs)
         offers = [chosen, *(offer for offer in offers if offer is not chosen)]
-    found = Plan(tuple(offers), _seen_in(inputs), evaluations, to_begin=work_before(model, inputs, data, offers[0]))
+    to_begin = work_before(model, inputs, data, offers[0])
+    found = Plan(tuple(offers), _seen_in(inputs), evaluations, to_begin=to_begin, places=len(inputs))
     if structure != "auto":
         return found
     if data is not None and _flops(found.chosen) > LARGEST**3:
@@ -419,7 +433,8 @@ def _approximate_plan(
     others = [engine for engine in exact if engine.structure != approximation.structure]
     offers = (asked, *(_answer(engine, model, inputs, data) for engine in others))
     to_begin = work_before(model, inputs, data, asked)
-    return Plan(offers, _constant_in(inputs), evaluations_for(model, inputs, data, engine=asked.engine), to_begin=to_begin)
+    evaluations = evaluations_for(model, inputs, data, engine=asked.engine)
+    return Plan(offers, _constant_in(inputs), evaluations, to_begin=to_begin, places=len(inputs))
 
 
 def _constant_in(inputs: Inputs) -> str:

@@ -27,7 +27,7 @@ from ..sites import Sites
 from ..structure.base import No
 from ..structure.space_time import SpaceTime, space_time
 from ..structure.state_space import harmonics_of
-from .base import NOT_NEEDED, Engine, Offer, first_no, form_by_shape, not_alike, not_gaussian
+from .base import NOT_NEEDED, PLANNING, Engine, Offer, first_no, form_by_shape, not_alike, not_gaussian
 from .eigen import ONE_NOISE, Eigen, EigenConditional, cost_of_axes, noise_of
 from .grid_holes import Krylov, KrylovConditional
 from .machine import Work
@@ -55,7 +55,13 @@ class SpaceTimeChains(Engine):
         whole = cost_of_axes(form.grid.sizes, flops)
         turn = Work(eigen=float(S) ** 3, products=8.0 * N * S, traffic=100.0 * N)
         chains = Work(steps=20.0 * T, small=100.0 * N * m**3, traffic=2000.0 * N * m**2)
-        cost = dataclasses.replace(whole, bytes=8 * (6 * S**2 + N * (4 * m**2 + 12)), evaluate=turn + chains, programs=12)
+        cost = dataclasses.replace(
+            whole,
+            bytes=8 * (6 * S**2 + N * (4 * m**2 + 12)),
+            evaluate=turn + chains,
+            condition=whole.condition + Work(calls=PLANNING),
+            programs=12,
+        )
         return Offer(engine, cost, note=ONE_NOISE if data is None else "")
 
     def form(self, kernel: Kernel, inputs: Inputs) -> SpaceTime | No:
@@ -98,11 +104,13 @@ class JointChain(Engine):
         T, S, m = sizes_of(form)
         steps = T * Work(factors=4.0 * S**3 * (1 / 3 + m), products=8.0 * (S**3 * m**2 + 2 * m**3 * S**2))
         steps += T * Work(steps=2000, traffic=4000.0 * S**2 * m**2)  # many small operations, with all that their gradient keeps
+        general = Krylov().tuned(model, inputs, data).cost(form.grid.sizes)
         cost = dataclasses.replace(
-            Krylov().tuned(model, inputs, data).cost(form.grid.sizes),
+            general,
             flops=8 * T * (S**3 * (1 + m) ** 2 + m**3 * S**2),
             bytes=8 * T * (S * m) ** 2,
             evaluate=steps,
+            condition=general.condition + Work(calls=PLANNING),
             programs=25,
         )
         if cost.bytes > MEMORY:

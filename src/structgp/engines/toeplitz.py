@@ -112,6 +112,8 @@ class FourierToeplitz(Engine):
             evaluate=inverse + recursion_work(N) + Work(transforms=30 * transform, traffic=1000.0 * N),
             condition=inverse + Work(transforms=20 * transform),
             predict=Work(transforms=8 * transform, functions=N, traffic=400.0 * N),
+            everywhere=Work(transforms=10 * transform, functions=100.0 * N),
+            leave_out=Work(transforms=4 * transform),
             programs=15,
         )
         note = "one noise level at all times; else Fourier or Cholesky" if data is None else ""

@@ -27,7 +27,19 @@ from ..sites import Sites
 from ..structure.base import No
 from ..structure.dense import covariance, typical_variance, variances
 from ..structure.toeplitz_grid import ToeplitzGrid, line_factor, toeplitz_grid
-from .base import Cost, Engine, Offer, draw, first_no, form_by_shape, hardness, noise_variance, not_alike, not_gaussian
+from .base import (
+    PLANNING,
+    Cost,
+    Engine,
+    Offer,
+    draw,
+    first_no,
+    form_by_shape,
+    hardness,
+    noise_variance,
+    not_alike,
+    not_gaussian,
+)
 from .eigen import ONE_NOISE, noise_of
 from .machine import Work
 from .toeplitz import LOWEST_NOISE, OVERHEAD, inverse_work, recursion_work
@@ -151,8 +163,10 @@ class ToeplitzLines(Engine):
             bytes=8 * (6 * linalg.lags_needed(T) + 10 * N + 6 * S**2),
             rows=0,
             evaluate=turn + S * learn + Work(products=4.0 * N * S),
-            condition=turn + S * (inverse + Work(transforms=20 * transform)),
+            condition=turn + S * (inverse + Work(transforms=20 * transform)) + Work(calls=PLANNING),
             predict=S * Work(transforms=8 * transform, traffic=400.0 * T),
+            everywhere=S * Work(transforms=10 * transform) + Work(products=8.0 * N * S, functions=400.0 * N),
+            leave_out=S * Work(transforms=4 * transform) + Work(products=4.0 * N * S),
             programs=18,
         )
         return Offer(engine, cost, note=ONE_NOISE if data is None else "")

@@ -32,7 +32,7 @@ from ..sites import Marginals, Sites
 from ..structure.base import No
 from ..structure.derivatives import along
 from ..structure.features import FeatureMap, Features, Stacked, features
-from .base import Cost, Engine, Offer, ShiftOf, form_by_shape, gaussian
+from .base import DRAWN, Cost, Engine, Offer, ShiftOf, form_by_shape, gaussian
 from .machine import Work
 
 Evidence = tuple[Float[Array, ""], Float[Array, "C C"]]
@@ -163,13 +163,16 @@ class WoodburyConditional(Conditional):
 def cost_of_features(N: int, F: int) -> Cost:
     """What F functions at N rows take."""
     sums = Work(products=2.0 * N * F**2, functions=float(N * F), traffic=40.0 * N * F)
+    predict = Work(products=2.0 * F**2, functions=F, traffic=40.0 * F)
     return Cost(
         N * F * (2 * F + 20) + F**3,
         bytes=8 * (2 * min(N, ROWS) * F + 5 * F**2),
         rows=0,
         evaluate=3 * sums + Work(factors=4.0 * F**3, traffic=200.0 * N),
         condition=sums + Work(factors=float(F) ** 3, traffic=200.0 * N),
-        predict=Work(products=2.0 * F**2, functions=F, traffic=40.0 * F),
+        predict=predict,
+        draw=DRAWN * predict,  # of the weights
+        leave_out=N * predict,
         programs=12,
     )
 
