@@ -374,14 +374,13 @@ def calls(
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
     """What is timed by calling it, by name."""
     import structgp as sg
+    from structgp.kernels.outputs import outputs_of
 
     fitted = gp.condition(X, y, **options)
     folder = tempfile.TemporaryDirectory()
     path = Path(folder.name) / "model.sgp"
     rows = np.asarray(new)
     at_end = rows[:1] if rows.ndim > 1 else np.asarray([np.max(X) + np.median(np.diff(X))])
-    if isinstance(gp.kernel, sg.Product) and rows.ndim > 1 and not isinstance(X, sg.Grid):  # of an output at the next time
-        at_end = np.asarray(X)[:1] + [len(rows), 0.0]
 
     def saved() -> Any:
         fitted.save(path)
@@ -396,8 +395,8 @@ def calls(
         "update": lambda: fitted.update(at_end, np.asarray(y)[:1]),
         "save + load": saved,
     }
-    if isinstance(X, sg.Grid):
-        del found["update"]  # one place more is no grid
+    if isinstance(X, sg.Grid) or outputs_of(gp.kernel):
+        del found["update"]  # one place more is no grid, and one output more not all of them at the next time
     yield from ((name, call) for name, call in found.items() if name in operations)
 
 

@@ -33,7 +33,7 @@ from ..structure.base import No
 from ..structure.dense import covariance
 from ..structure.features import Features
 from .additive_splines import Projected, SplineMap, sparse_products
-from .base import NOT_SAID, Engine, Offer, first_no, form_by_shape, gaussian, noise_variance, not_concave
+from .base import NOT_SAID, PLANNING, Engine, Offer, first_no, form_by_shape, gaussian, noise_variance, not_concave
 from .machine import Work
 from .woodbury import Weighed, Woodbury, cost_of_features, look_at_features, sums_of
 
@@ -143,7 +143,7 @@ class AdditiveEngine(Engine):
             bytes=8 * (N * 40 * L + 6 * F**2),
             rows=0,
             draw=NOT_SAID,
-            condition=through.condition + (1 + STEPS) * sweep + Work(products=2.0 * STEPS * F**2),
+            condition=through.condition + (1 + STEPS) * sweep + Work(products=2.0 * STEPS * F**2, calls=PLANNING),
             programs=25,
         )
         cost = cost if gaussian(model, data) else cost.searching(look_at_features(N, F))

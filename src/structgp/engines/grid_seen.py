@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any, ClassVar
 
@@ -17,8 +18,9 @@ from ..posterior import Conditional, Model
 from ..sites import Sites
 from ..structure.base import No
 from ..structure.dense import Dense, dense
-from .base import NOT_NEEDED, Engine, Offer, gaussian
+from .base import NOT_NEEDED, PLANNING, Engine, Offer, gaussian
 from .cholesky import Cholesky, cost_of_matrix
+from .machine import Work
 
 MANY = 2500  # places of which all are not taken together without need
 FEW = 2000  # places up to which their covariance matrix is the shortest way
@@ -81,6 +83,7 @@ class SeenCells(Engine):
         if not gaussian(model, data) or places <= MANY or not 0 < engine.seen <= FEW:
             return NOT_NEEDED
         cost = cost_of_matrix(engine.seen, inputs.dimension)
+        cost = dataclasses.replace(cost, condition=cost.condition + Work(calls=PLANNING))
         return Offer(engine, cost, note=f"of the {engine.seen} cells that were seen")
 
     def form(self, kernel: Kernel, inputs: Inputs) -> Dense:
