@@ -34,7 +34,7 @@ PLACES = 1000  # whose prediction an offer speaks of
 DRAWN = 200  # places of a joint draw that is spoken of
 LEARNING, EVALUATING, CONDITIONING, PREDICTING = 3000, 150, 1800, 150  # calls that each is worth by Python and dispatch alone
 AT_ONCE, DRAWING, LEAVING_OUT, KEEPING = 80, 400, 30, 3000
-PLANNING = 3000  # more, where a kernel is tried factor by factor or term by term, or along each axis of a grid
+PLANNING = 3000  # more, where a kernel is tried factor by factor or term by term, or inducing inputs are placed
 WARM, COLD = 6, 10  # looks at the marginals in a search for sites: from those of the last evaluation, and from nothing
 NOT_SAID = Work()
 

@@ -30,6 +30,7 @@ from ..linalg.dense.identity_plus import solve_lower
 from ..linalg.features import low_rank as numbers
 from ..linalg.features.low_rank import Rule, of_rows
 from ..linalg.features.low_rank_host import KEPT
+from ..linalg.features.placing import MOST_ROWS
 from ..linalg.features.totals import visited
 from ..posterior import Conditional, Model
 from ..sites import Marginals, Sites
@@ -38,7 +39,7 @@ from ..structure.dense import covariance, variances
 from ..structure.derivatives import along, derivative_variances, gradient_covariance, gradient_variance
 from ..structure.low_rank import LowRank, Through, crossing, low_rank, through
 from . import pitc
-from .base import Cost, Engine, Offer, draw, form_by_shape, gaussian
+from .base import PLANNING, Cost, Engine, Offer, draw, form_by_shape, gaussian
 from .inducing_host import InducingOnHost
 from .machine import Work
 from .woodbury import Evidence, Weighed
@@ -203,16 +204,22 @@ def cost_of_inputs(N: int, M: int, D: int) -> Cost:
     """What M inducing inputs take for N rows of D columns."""
     learned = min(N, max(ENOUGH[0] * M, ENOUGH[1])) / max(N, 1)
     flops, sums = N * M * (7 * M + 20 * D) + 4 * M**3, Work(functions=float(N * M), traffic=40.0 * N * M)
+    placing = Work(functions=20.0 * min(N, MOST_ROWS) * M)
     predict = Work(factors=2.0 * M**2, functions=M, traffic=40.0 * M)
     return Cost(
         flops,
         bytes=min(16 * N * M, 2 * KEPT) + 8 * (N * D + 6 * M**2),
         rows=M,
         evaluate=learned * (Work(products=flops) + 3 * sums),
-        condition=Work(products=2.0 * N * M**2, factors=2.0 * M**3) + sums,
+        condition=Work(products=2.0 * N * M**2, factors=2.0 * M**3, calls=PLANNING) + sums + placing,
         predict=predict,
         leave_out=N * predict,
     )
+
+
+def look_at_inputs(N: int, M: int) -> Work:
+    """What the marginals take that sites leave."""
+    return Work(products=4.0 * N * M**2, factors=4.0 * M**3, functions=2.0 * N * M, traffic=80.0 * N * M)
 
 
 class InducingEngine(Engine):
@@ -239,7 +246,7 @@ class InducingEngine(Engine):
         M = form.size
         cost = cost_of_inputs(len(inputs), M, inputs.dimension)
         if not gaussian(model, data):
-            cost = cost.searching(2 * cost.condition)
+            cost = cost.searching(look_at_inputs(len(inputs), M))
         return Offer(self, cost, accuracy=f"approximate ({M} inducing inputs, {self.method})")
 
     def form(self, kernel: Kernel, inputs: Inputs) -> LowRank | No:
