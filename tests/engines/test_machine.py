@@ -25,6 +25,8 @@ from structgp.parameters.tree import free_vector
 REFERENCE = machine.REFERENCE["cpu"]
 SLOW = Machine(1000.0 * REFERENCE.unit, 5.0)
 T = np.arange(40.0)
+ROWS = np.random.default_rng(0).random((8000, 2))
+SIGNS = ROWS[:, 0] > 0.5
 
 
 class Terminal(io.StringIO):
@@ -149,6 +151,8 @@ def test_more_data_take_longer(structure):
     assert few.learn < many.learn
     assert few.condition < many.condition
     assert few.predict <= many.predict
+    for operation in ("everywhere", "sample", "leave_one_out", "update", "save"):
+        assert 0 < getattr(few, operation) <= getattr(many, operation)
     assert few.bytes < many.bytes
 
 
@@ -161,6 +165,36 @@ def test_sites_that_have_to_be_found_take_longer(structure, kernel):
     for more, less in zip(of(labels), of(values), strict=True):
         assert REFERENCE.seconds(more) > 2 * REFERENCE.seconds(less)
     assert labels.estimate().compile > values.estimate().compile
+
+
+def test_an_engine_says_where_there_is_a_shorter_way():
+    """A factor grows by a row, a grid is looked at as a whole, a chain is drawn along the line; sites are found anew."""
+    seconds, plane = REFERENCE.seconds, sg.GP(sg.Matern52(), sg.Gaussian(0.1))
+    dense, labels = (gp.plan(ROWS, "dense").chosen.cost for gp in (plane, plane.replace(likelihood=sg.Bernoulli())))
+    assert seconds(dense.updating) < seconds(dense.conditioning) / 3
+    assert labels.updating == labels.conditioning
+    assert seconds(labels.leaving_out(8000)) < seconds(dense.leaving_out(8000)) / 100
+    assert seconds(dense.keeping) > seconds(dense.conditioning) / 2  # the factor is not in the file
+    grid = sg.GP(sg.SquaredExponential([0.1, 0.1]), sg.Gaussian(0.1)).plan(sg.Grid(np.arange(80.0), np.arange(90.0)))
+    assert seconds(grid.chosen.cost.prediction_everywhere(7200)) < seconds(grid.chosen.cost.prediction(7200)) / 10
+    chain = plane.plan(np.arange(50_000.0)).chosen.cost
+    assert chain.drawing(50_000) == chain.drawing(10)
+    assert chain.drawing(50_000).eigen == 0 < dense.drawing(8000).eigen
+    found = plane.plan(ROWS, "dense")
+    assert dataclasses.replace(found, members=6).estimate(REFERENCE).sample > 4 * found.estimate(REFERENCE).sample
+
+
+def test_learning_through_inducing_inputs_goes_in_stages():
+    """So many evaluations at most, however many inputs move, after a look at some rows exactly; labels climb all together."""
+    plane = sg.GP(sg.Matern52([0.1, 0.1]), sg.Gaussian(0.1))
+    many, few = (plane.plan(ROWS, approximate=sg.Inducing(M)) for M in (50, 2))
+    assert many.evaluations == 145
+    assert few.evaluations == evaluations_of(8, 0)
+    assert many.to_begin.factors > 0
+    labels = plane.replace(likelihood=sg.Bernoulli()).plan(ROWS, approximate=sg.Inducing(200), y=SIGNS)
+    assert labels.evaluations == 500
+    assert labels.engine.method == "fitc"
+    assert REFERENCE.seconds(labels.chosen.cost.evaluation) > 2 * REFERENCE.seconds(many.chosen.cost.evaluation)
 
 
 def test_low_noise_on_a_grid_with_holes_takes_longer():
@@ -241,8 +275,6 @@ def test_a_fit_says_so_on_a_terminal(monkeypatch):
     assert said.index("learning takes about") < said.index("\rlearning: evaluation 1")
 
 
-ROWS = np.random.default_rng(0).random((8000, 2))
-SIGNS = ROWS[:, 0] > 0.5
 PLANE = sg.GP(sg.Matern52([0.1, 0.1]), sg.Gaussian(0.1))
 TAKEN = r"learns in about [\d.]+ (ms|s|min|h)"
 # model, inputs, values, the structure that is asked for, and what is named instead, the quickest first
