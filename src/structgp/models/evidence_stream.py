@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from .._types import Seed, double_precision, generator, whole
+from ..inputs.layouts import as_inputs
+from ..inputs.observations import read_observations
 from ..learn.anneal import Annealed, Start, anneal, told
 from ..learn.believe import WeakBeliefs
 from ..learn.density import Density
@@ -24,6 +26,7 @@ from ..learn.peak import Evidence, normalised, resampled
 from ..linalg.dense.cholesky import lapack_threads
 from ..parameters.tree import as_numpy, free_vector, with_free
 from ..posterior import MixturePrediction
+from ..process.conditioning import check_inputs
 from ..process.evidence import density_of
 from .compare import Comparison, check_proper
 
@@ -65,20 +68,36 @@ class EvidenceStream:
 
     @double_precision
     def tell(self, x: Any, y: Any) -> EvidenceStream:
-        """One more observation: a place (a number, or one for each column) and a value."""
-        place = np.atleast_1d(np.asarray(x, dtype=float))
-        if self._X and place.shape != self._X[0].shape:
-            raise ValueError(f"tell needs a place with {len(self._X[0])} columns, got {place.shape}")
-        self._X.append(place)
-        self._y.append(float(y))
-        if len(self) == self.begin:
-            for name, gp in self.models.items():
-                check_proper(name, gp, np.stack(self._X))
-        if len(self) >= self.begin:
+        """One more observation: a place (a number, or one for each column) and a value.
+
+        One that cannot be taken is refused with its reason, and the stream goes on as if it had not been told.
+        """
+        X, values = [*self._X, self._place(x)], [*self._y, self._value(y)]
+        for name, gp in self.models.items():
+            row = as_inputs(X[-1][None], "x")
+            check_inputs(gp, row)
+            read_observations(gp.likelihood, values[-1:], None, "error", row)
+            if not self._y:
+                check_proper(name, gp, row)
+        running = self._running
+        if len(values) >= self.begin:
             with lapack_threads(0):
-                for name in self.models:
-                    self._running[name] = self._next(name)
+                running = {name: self._next(name, np.stack(X), np.array(values)) for name in self.models}
+        self._X, self._y, self._running = X, values, running
         return self
+
+    def _place(self, x: Any) -> np.ndarray:
+        place = np.atleast_1d(np.asarray(x, dtype=float))
+        if place.ndim > 1 or (self._X and place.shape != self._X[0].shape):
+            wanted = f"{len(self._X[0])} columns" if self._X else "a number for each column"
+            raise ValueError(f"tell needs a place with {wanted}, got {place.shape}")
+        return place
+
+    def _value(self, y: Any) -> float:
+        value = np.asarray(y, dtype=float)
+        if value.size != 1 or not np.isfinite(value).all():
+            raise ValueError(f"tell needs one finite value, got {y!r}: do not tell what was not observed")
+        return float(value.reshape(()))
 
     @property
     def evidences(self) -> dict[str, Evidence]:
@@ -110,10 +129,10 @@ class EvidenceStream:
         best = max(self.probabilities, key=lambda name: self.probabilities[name])
         return MixturePrediction(tuple(members), np.array(weights), self.models[best].likelihood)
 
-    def _next(self, name: str) -> _Model:
-        """The chains of a model after the observations so far."""
+    def _next(self, name: str, X: np.ndarray, y: np.ndarray) -> _Model:
+        """The chains of a model after these observations, the last of which is new."""
         gp, before = self.models[name], self._running.get(name)
-        density = density_of(gp, np.stack(self._X), np.array(self._y))
+        density = density_of(gp, X, y)
         beliefs = density.beliefs if before is None else before.beliefs
         density = Density(density, beliefs)
         prior = lambda z: np.maximum(density.log_priors(_thetas(gp, beliefs, z)), LOWEST)
