@@ -2,6 +2,7 @@
 
     python -m benchmarks.averaging coverage                      # 95 and 50 % intervals and log densities, small tables
     python -m benchmarks.averaging coverage --ways best laplace --splits 4
+    python -m benchmarks.averaging wide --ways best auto         # the same where there are more columns than rows tell of
     python -m benchmarks.averaging labels                        # −log p of test labels with the best parameters, and averaged
     python -m benchmarks.averaging evidence                      # log Bayes factors by AIS against quadrature
     python -m benchmarks.averaging evidence --box 10             # the same where 16 places are far apart: several modes
@@ -20,13 +21,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.data import load
+from benchmarks.data import arrays, load
 
 CELLS = (
     *(("draw", 20), ("power", 20), ("concrete", 20), ("energy", 20), ("kin8nm", 20)),
     *(("draw", 50), ("concrete", 50), ("energy", 50), ("kin8nm", 50), ("nile", 30)),
 )
-WAYS = ("best", "laplace", "sixteen", "polished", "ccd", "importance", "hmc")
+WIDE = tuple((kind, N, D) for kind in ("few", "many", "digits") for N, D in ((40, 60), (100, 80), (200, 60)))
+WAYS = ("auto", "best", "laplace", "sixteen", "polished", "ccd", "importance", "hmc")
 LABELS = ("crabs", "raetsch_heart", "raetsch_thyroid", "raetsch_breast-cancer", "pima_ripley", "ripley_synth", "uci_ionosphere")
 TEST = 200
 
@@ -40,11 +42,27 @@ class Score(NamedTuple):
     seconds: float
 
 
-def table(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs and a standardised target."""
-    if name == "draw":
-        import structgp as sg
+def table(name: str, seed: int, columns: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and a standardised target.
 
+    Of wide tables three columns matter ("few"), or all, some more and some less ("many"), or they are pixels in the middle of
+    digits, of which another one tells ("digits").
+    """
+    import structgp as sg
+
+    if name in ("few", "many"):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((500, columns))
+        if name == "few":
+            y = np.sin(X[:, 0]) + X[:, 1] + 0.5 * X[:, 2] ** 2 + 0.2 * rng.standard_normal(500)
+        else:
+            lengths = np.sqrt(columns) * np.geomspace(0.5, 20, columns)
+            y = sg.GP(sg.Matern52(lengths), sg.Gaussian(0.05)).sample(X, 1, seed=seed, observed=True)[0]
+    elif name == "digits":
+        pixels = arrays("usps")["X_test"].astype(float)
+        near = np.argsort(np.hypot(*(np.indices((16, 16)) - 7.5)).ravel(), kind="stable")  # from the middle
+        X, y = pixels[:, near[1 : columns + 1]], pixels[:, near[0]]
+    elif name == "draw":
         rng = np.random.default_rng(seed)
         X = rng.uniform(-1, 1, (300, 8))
         kernel = sg.Matern52(np.array([0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0]))
@@ -68,12 +86,12 @@ def options(way: str) -> Any:
     return sg.Averaging("hmc", members=32) if way == "hmc" else way
 
 
-def score(cell: tuple[str, int], split: int, way: str) -> Score:
+def score(cell: tuple[Any, ...], split: int, way: str) -> Score:
     """Learn from a few rows and score others."""
     import structgp as sg
 
-    name, N = cell
-    X, y = table(name, split)
+    name, N, *columns = cell
+    X, y = table(name, split, *columns)
     order = np.random.default_rng(1000 * split + N).permutation(len(y))
     train, test = order[:N], order[N : N + TEST]
     gp = sg.GP(sg.Matern52(np.ones(X.shape[1]) if X.shape[1] > 1 else 1.0), mean=sg.ConstantMean())
@@ -90,15 +108,15 @@ def line(name: str, N: Any, way: str, found: np.ndarray) -> str:
     return f"{name:<12} {N:>3} {way:<11} {found[0]:>11.3f} {found[1]:>6.3f} {found[2]:>6.3f} {found[3]:>6.2f}"
 
 
-def coverage(ways: list[str], splits: int) -> None:
+def coverage(cells: Iterable[tuple[Any, ...]], ways: list[str], splits: int) -> None:
     """Print a line for each table and way, and the means."""
     print(f"{'table':<12} {'N':>3} {'way':<11} {'log density':>11} {'95 %':>6} {'50 %':>6} {'CPU s':>6}")
     means: dict[str, list[np.ndarray]] = {way: [] for way in ways}
-    for cell in CELLS:
+    for cell in cells:
         for way in ways:
             found = np.mean([score(cell, split, way) for split in range(splits)], axis=0)
             means[way].append(found)
-            print(line(*cell, way, found), flush=True)
+            print(line(*cell[:2], way, found), flush=True)
     for way, rows in means.items():
         print(line("mean", "", way, np.mean(rows, axis=0)), f"  least 95 %: {np.min(rows, axis=0)[1]:.3f}")
 
@@ -292,7 +310,7 @@ def cost(repeats: int) -> None:
 def main() -> None:
     """Run one of the studies."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=("coverage", "labels", "evidence", "tables", "stream", "cost"))
+    parser.add_argument("study", choices=("coverage", "wide", "labels", "evidence", "tables", "stream", "cost"))
     parser.add_argument("--ways", nargs="*", choices=WAYS, default=["best", "laplace", "hmc"])
     parser.add_argument("--sets", nargs="*", choices=LABELS, default=LABELS, help="of labels")
     parser.add_argument("--splits", type=int, default=8)
@@ -300,7 +318,9 @@ def main() -> None:
     parser.add_argument("--box", type=float, default=5.0)
     chosen = parser.parse_args()
     if chosen.study == "coverage":
-        coverage(chosen.ways, chosen.splits)
+        coverage(CELLS, chosen.ways, chosen.splits)
+    elif chosen.study == "wide":
+        coverage(WIDE, chosen.ways, chosen.splits)
     elif chosen.study == "labels":
         labels(chosen.sets, chosen.splits)
     elif chosen.study == "evidence":

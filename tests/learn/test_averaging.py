@@ -5,6 +5,7 @@ import pytest
 
 import structgp as sg
 import zoo
+from structgp.engines.cholesky import cost_of_matrix
 from structgp.learn.anneal import anneal, around
 from structgp.learn.average import design, smoothed
 from structgp.learn.believe import WeakBeliefs, believe
@@ -262,6 +263,15 @@ def test_what_is_done_about_parameters_and_why():
     assert choose("auto", 200, 3).averaging == sg.Averaging("laplace")
     assert choose("auto", 301, 3).reason == "best: more than 100 rows for each of 3 parameters leave little of them unsure"
     assert choose("auto", 2001, 40).averaging is None
+    many = choose("auto", 40, 62, evaluation=cost_of_matrix(40, 60).evaluation)  # few rows: all looks together are a moment
+    assert many.reason == "averaged over: 40 rows for 62 parameters leave them unsure"
+    large = cost_of_matrix(2000, 98).evaluation
+    assert choose("auto", 2000, 50, evaluation=large).averaging == sg.Averaging("laplace")
+    slow = "best: an average over 100 parameters of 2000 rows takes minutes: parameters='laplace' asks for it"
+    assert choose("auto", 2000, 100, evaluation=large).reason == slow
+    assert choose("auto", 60, 2000).averaging == sg.Averaging("laplace")
+    assert choose("auto", 60, 10_000).averaging is None  # the Hessian alone takes longer
+    assert choose("laplace", 2000, 100, evaluation=large).averaging == sg.Averaging("laplace")
     assert choose("auto", 20, 0).reason == "best: there is nothing to learn"
     assert choose("auto", 20, 3, "em").averaging is None
     assert choose("ccd", 10**6, 3).averaging == sg.Averaging("ccd")
@@ -343,8 +353,36 @@ def test_sequential_evidences_are_those_of_all_data_at_once():
     prediction = stream.predict(X[:3])
     np.testing.assert_allclose(prediction.mean, Y[:3], atol=0.5)
     assert prediction.weights.sum() == pytest.approx(1)
-    with pytest.raises(ValueError, match="tell needs a place with 1 columns"):
-        stream.tell([1.0, 2.0], 3.0)
+
+
+def test_what_cannot_be_told_is_refused_and_not_kept():
+    stream = sg.EvidenceStream({"counts": sg.GP(sg.Matern52(), sg.Poisson())}, chains=8, begin=9)
+    stream.tell(0.0, 2)
+    for y in (np.nan, np.inf, [1.0, 2.0]):
+        with pytest.raises(ValueError, match=r"tell needs one finite value, got .*: do not tell what was not observed"):
+            stream.tell(1.0, y)
+    with pytest.raises(ValueError, match="Poisson needs counts 0, 1, 2"):
+        stream.tell(1.0, -1)
+    with pytest.raises(ValueError, match="x has 1 NaN"):
+        stream.tell(np.nan, 1)
+    with pytest.raises(ValueError, match=r"tell needs a place with 1 columns, got \(2,\)"):
+        stream.tell([1.0, 2.0], 3)
+    assert len(stream.tell(1.0, 3)) == 2
+    free = sg.EvidenceStream({"free": sg.GP(sg.Spline())})
+    with pytest.raises(ValueError, match="'free' leaves a level or a polynomial free"):
+        free.tell(0.0, 1.0)
+    assert len(free) == 0
+
+
+@pytest.mark.full
+def test_chains_stay_as_they_are_where_an_observation_is_refused():
+    pair = [sg.EvidenceStream({"one": SMALL}, chains=8, begin=2, seed=1) for _ in range(2)]
+    for x, y in zip(X[:4], Y[:4], strict=True):
+        pair[0].tell(x, y)
+        with pytest.raises(ValueError, match="tell needs one finite value, got nan"):
+            pair[1].tell(x, np.nan)
+        pair[1].tell(x, y)
+    assert pair[0].evidences == pair[1].evidences
 
 
 @pytest.mark.full

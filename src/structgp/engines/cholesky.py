@@ -190,7 +190,7 @@ def cost_of_matrix(rows: int, dimension: int) -> Cost:
         flops=rows**3 + rows**2 * (5 * dimension + 50),
         bytes=3 * 8 * rows**2,
         rows=rows,
-        evaluate=Work(factors=cube, functions=3 * square, traffic=320 * square),
+        evaluate=Work(factors=cube, functions=3 * square, traffic=(320 + 16 * dimension) * square),
         condition=Work(factors=cube / 3, functions=square, traffic=80 * square),
         predict=Work(factors=square, functions=rows, traffic=40.0 * rows),
         leave_out=Work(factors=0.7 * cube),

@@ -18,6 +18,8 @@ import numpy as np
 from jaxtyping import Float
 
 from .._types import whole
+from ..engines.base import NOT_SAID
+from ..engines.machine import Work, reference
 from ..linalg.sobol import sobol
 from .believe import WeakBeliefs
 from .density import Density
@@ -29,7 +31,8 @@ SIDE = 2.0  # of u, on both sides of the mode: as far as members go
 NARROWEST, WIDEST = 0.05, 3.0  # times the standard deviation by the curvature that a side may have
 LEAST = 0.06  # curvature that counts
 ENOUGH = 100  # rows for each parameter beyond which an average changes predictions by less than a hundredth
-MOST = 50  # parameters that are averaged over without being asked for
+FEW_LOOKS = 100  # at the density, for its curvature, that are taken without being asked for whatever they cost
+PATIENCE = 60.0  # seconds that more of them may take, on the machine by which algorithms are ranked
 LARGEST = 2000  # rows up to which it is taken without being asked for
 CHAINS = {"hmc": (25, 8), "nuts": (25, 8), "metropolis": (200, 1), "slice": (50, 6)}  # steps, and looks at the density in each
 LOOKS = {"ccd": 1, "grid": 4, "importance": 8, "ais": 600}  # for each member, about
@@ -63,6 +66,10 @@ class Averaging:
         steps, each = CHAINS.get(self.method, (1, LOOKS.get(self.method, 5 * self.polish)))
         return 2 * free + self.count * (self.steps or steps) * each
 
+    def work(self, free: int, evaluation: Work) -> Work:
+        """What they take, and the Hessian of so many parameters: its eigenvectors, and gradients without units."""
+        return self.evaluations(free) * evaluation + Work(products=8.0 * free**3, eigen=float(free) ** 3)
+
     @property
     def count(self) -> int:
         """How many members there are."""
@@ -80,8 +87,8 @@ class Decision(NamedTuple):
     reason: str
 
 
-def choose(parameters: Any, rows: int, free: int, method: str = "evidence") -> Decision:
-    """What is done about parameters that so many rows leave unsure, and why."""
+def choose(parameters: Any, rows: int, free: int, method: str = "evidence", evaluation: Work = NOT_SAID) -> Decision:
+    """What is done about parameters that so many rows leave unsure, and why; `evaluation` is what one look at them takes."""
     if not isinstance(parameters, (str, Averaging)) or (isinstance(parameters, str) and parameters not in WORDS):
         raise ValueError(f"parameters must be one of {WORDS}, or an Averaging, got {parameters!r}")
     if parameters == "best":
@@ -91,12 +98,14 @@ def choose(parameters: Any, rows: int, free: int, method: str = "evidence") -> D
     if isinstance(parameters, str) and parameters == "auto":
         if method != "evidence":
             return Decision(None, f"best: method={method!r} looks for the highest evidence")
-        if free > MOST:
-            return Decision(None, f"best: {free} parameters are too many to average over unasked")
         if rows > LARGEST:
             return Decision(None, f"best: more than {LARGEST} rows leave little of them unsure")
         if rows > ENOUGH * free:
             return Decision(None, f"best: more than {ENOUGH} rows for each of {free} parameters leave little of them unsure")
+        seconds = reference().seconds(Averaging().work(free, evaluation))
+        if 2 * free > FEW_LOOKS and seconds > PATIENCE:
+            long = f"an average over {free} parameters of {rows} rows takes minutes"
+            return Decision(None, f"best: {long}: parameters='laplace' asks for it")
         few = "few" if rows == 1 else f"{rows} rows for {free} parameters"
         return Decision(Averaging(), f"averaged over: {few} leave them unsure")
     if method != "evidence":

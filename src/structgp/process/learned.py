@@ -12,6 +12,7 @@ import numpy as np
 
 from .._types import Seed, generator, whole
 from ..engines.approximation import Approximation
+from ..engines.base import NOT_SAID
 from ..engines.memory import spare
 from ..engines.plan import FEW_ROWS, Plan, evaluations_for, restarts_for
 from ..inputs.layouts import Inputs
@@ -127,7 +128,8 @@ def decided(gp: Any, chosen: Plan, seen: int, parameters: Any, method: str = "ev
     """How parameters are averaged over, and the plan that knows of it."""
     inputs = _learned_inputs(gp)
     free = sum(leaf.free_size for leaf in learned_leaves(gp) if leaf.path not in inputs)
-    averaging, why = choose(parameters, seen, free, method)
+    cost = chosen.chosen.cost
+    averaging, why = choose(parameters, seen, free, method, cost.evaluation if cost else NOT_SAID)
     if averaging is None:
         return None, dataclasses.replace(chosen, parameters=why)
     evaluations = chosen.evaluations + averaging.evaluations(free)
