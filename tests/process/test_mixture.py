@@ -1,5 +1,6 @@
 """A process averaged over its parameters answers what a fitted one does, and by the members' own answers."""
 
+import dataclasses
 import pickle
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import structgp as sg
 import zoo
 from structgp.engines.woodbury import Woodbury
-from structgp.process.mixture import FittedMixture
+from structgp.process.mixture import FittedMixture, averaged
 
 pytestmark = pytest.mark.averaged
 
@@ -207,6 +208,40 @@ def test_more_data_change_what_the_members_count(mixture):
     given = mixture.given(np.concatenate([X, XS]), np.concatenate([Y, np.sin(XS)]))
     np.testing.assert_allclose(given.members[3].predict(XS).mean, more.members[3].predict(XS).mean, rtol=1e-8)
     assert str(given.evidence).endswith("(laplace; of the data that the belief is from)")
+
+
+def far(mixture, *which):
+    """The draws of a mixture, of which these are so far out that no process can be conditioned there."""
+    thetas = mixture.draws.thetas.copy()
+    thetas[list(which)] = 700.0
+    return dataclasses.replace(mixture.draws, thetas=thetas)
+
+
+def test_draws_without_a_process_are_left_out_and_the_plan_says_so(mixture):
+    found = averaged(mixture.mode, far(mixture, 0, 4))
+    np.testing.assert_array_equal(found.draws.thetas, mixture.draws.thetas[[1, 2, 3, 5]])
+    np.testing.assert_allclose(found.weights, 0.25)
+    four = FittedMixture(mixture.mode, found.draws)
+    np.testing.assert_allclose(found.predict(XS).mean, four.predict(XS).mean, rtol=1e-12)
+    why = "2 of 6 draws are left out: the process cannot be conditioned there"
+    assert found.plan.parameters == f"averaged over, as asked for; {why}"
+    assert found.plan.members == 4
+    assert why in found.summary()
+    assert why not in mixture.summary()
+    with pytest.warns(RuntimeWarning, match="parameters are not averaged over: the process can be conditioned at none of 6 draws"):
+        alone = averaged(mixture.mode, far(mixture, *range(6)))
+    assert alone.plan.parameters == "best: the process can be conditioned at none of 6 draws around them"
+    assert alone.plan.members == 1
+    np.testing.assert_array_equal(alone.predict(XS).mean, mixture.mode.predict(XS).mean)
+
+
+@pytest.mark.full
+def test_draws_without_sites_are_left_out():
+    likelihood, y = LIKELIHOODS["Poisson"]
+    mixture = sg.GP(sg.Matern52(), likelihood).fit(X, y, parameters=sg.Averaging(members=4), max_evaluations=20)
+    found = averaged(mixture.mode, far(mixture, 2))
+    assert "1 of 4 draws are left out" in found.plan.parameters
+    assert np.all(np.isfinite(found.predict(XS).mean))
 
 
 @pytest.mark.full

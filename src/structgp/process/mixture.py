@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -43,8 +44,9 @@ class ParameterBelief(NamedTuple):
     high: float  # 95 %
 
 
+@double_precision
 def averaged(mode: Fitted, draws: Draws) -> FittedMixture | Fitted:
-    """The mixture of those draws at which the process can be conditioned; the mode where there are none."""
+    """The mixture of those draws at which the process can be conditioned; the mode where there are none. The plan says so."""
     members = Members(mode, draws.thetas)
     together, found = members.conditioned(), []
     good = [] if together is None else np.flatnonzero(np.isfinite(together.log_evidence)).tolist()
@@ -54,13 +56,28 @@ def averaged(mode: Fitted, draws: Draws) -> FittedMixture | Fitted:
             if member.inference is None or member.inference.converged:
                 good.append(number)
                 found.append(member)
-    if not good:
-        return mode
-    weights = draws.weights[good] / draws.weights[good].sum()
+    weights = draws.weights[good]
+    if not weights.sum() > 0:
+        none = f"the process can be conditioned at none of {len(members)} draws around them"
+        warnings.warn(
+            f"parameters are not averaged over: {none}; narrower priors or bounds keep draws near them",
+            RuntimeWarning,
+            stacklevel=5,
+        )
+        return _planned(mode, parameters=f"best: {none}", members=1)
+    weights = weights / weights.sum()
+    if len(good) < len(members):
+        why = f"{len(members) - len(good)} of {len(members)} draws are left out: the process cannot be conditioned there"
+        mode = _planned(mode, parameters=f"{mode.plan.parameters}; {why}", members=len(good))
     mixture = FittedMixture(mode, dataclasses.replace(draws, thetas=draws.thetas[good], weights=weights))
     if together is not None and len(good) < len(members):
         together = jax.tree.map(lambda leaf: leaf[np.array(good)], together)
     return mixture._with_members(found, together) if members.kept else mixture
+
+
+def _planned(fitted: Fitted, **said: Any) -> Fitted:
+    """The same with a plan that says more."""
+    return dataclasses.replace(fitted, plan=dataclasses.replace(fitted.plan, **said))
 
 
 def _of_mode(name: str) -> Any:
