@@ -205,9 +205,20 @@ def test_more_data_change_what_the_members_count(mixture):
     np.testing.assert_allclose(more.weights, expected / expected.sum(), rtol=1e-6)
     assert more.evidence.log == pytest.approx(mixture.evidence.log + np.log(expected.sum()), rel=1e-9)
     assert len(more.inputs) == 23
+    assert f"draws          6, worth {more.draws.effective:.3g} of equal weight" in more.summary()
     given = mixture.given(np.concatenate([X, XS]), np.concatenate([Y, np.sin(XS)]))
     np.testing.assert_allclose(given.members[3].predict(XS).mean, more.members[3].predict(XS).mean, rtol=1e-8)
     assert str(given.evidence).endswith("(laplace; of the data that the belief is from)")
+
+
+def test_data_that_leave_one_of_the_draws_say_so(mixture):
+    assert "draws          6, worth 6 of equal weight" in mixture.summary()
+    new = np.linspace(6.1, 9, 12)
+    with pytest.warns(RuntimeWarning, match=r"after these data the 6 draws of the parameters are worth 1\.\d\d, .*: fit again, with all"):
+        more = mixture.update(new, 40 * (-1.0) ** np.arange(12))
+    assert more.draws.effective < 1.5
+    assert f"worth {more.draws.effective:.3g} of equal weight" in more.summary()
+    assert len(more.update([10.0], [0.0]).members) == 6  # and say so once
 
 
 def far(mixture, *which):

@@ -30,6 +30,7 @@ from .places import GradientBelief
 from .stream import Stream
 from .summary import interval_table
 
+ALONE = 1.5  # equally weighted members, below which an average is hardly one
 NODES = 20  # of the quadrature behind the mean of a parameter
 
 
@@ -62,7 +63,7 @@ def averaged(mode: Fitted, draws: Draws) -> FittedMixture | Fitted:
         warnings.warn(
             f"parameters are not averaged over: {none}; narrower priors or bounds keep draws near them",
             RuntimeWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
         return _planned(mode, parameters=f"best: {none}", members=1)
     weights = weights / weights.sum()
@@ -248,7 +249,10 @@ class FittedMixture(Result):
     def update(
         self, X: Any, y: Any, noise: Any = None, missing: str = "error", extra: Any = None, weights: Any = None
     ) -> FittedMixture:
-        """Given more data: every member is, and counts by how probable the new observations were to it."""
+        """Given more data: every member is, and counts by how probable the new observations were to it.
+
+        The draws of the parameters stay where they are: where the data move the parameters far, fit again.
+        """
         more = X, y, noise, missing, extra, weights
         before = np.array([member.log_evidence for member in self.members])
         after = [member.update(*more) for member in self.members]
@@ -256,6 +260,13 @@ class FittedMixture(Result):
         new = self.weights * np.exp(gain - gain.max())
         grown = dataclasses.replace(self.evidence, log=self.evidence.log + float(gain.max() + np.log(new.sum())))
         draws = dataclasses.replace(self.draws, weights=new / new.sum(), evidence=grown)
+        if draws.effective < ALONE <= self.draws.effective:
+            warnings.warn(
+                f"update: after these data the {len(new)} draws of the parameters are worth {draws.effective:.2f}, and intervals are "
+                "nearly those of one: fit again, with all data",
+                RuntimeWarning,
+                stacklevel=3,
+            )
         return FittedMixture(self.mode.update(*more), draws)._with_members(after)
 
     @double_precision
@@ -306,6 +317,7 @@ class FittedMixture(Result):
         lines = [repr(self.gp), "", self._words() + ":", "", *table, ""]
         lines.append(f"log evidence   {self.evidence}  ({seen} observations)")
         lines.append(f"at the mode    {self.log_evidence:.6g}")
+        lines.append(f"draws          {len(self.weights)}, worth {self.draws.effective:.3g} of equal weight")
         return "\n".join(lines + self.mode.account())
 
     def __repr__(self) -> str:
