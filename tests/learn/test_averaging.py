@@ -10,7 +10,7 @@ from structgp.learn.anneal import anneal, around
 from structgp.learn.average import design, smoothed
 from structgp.learn.believe import WeakBeliefs, believe
 from structgp.learn.integrate import integrate
-from structgp.learn.peak import Peak, choose, normal_scores, paired_scores, resampled
+from structgp.learn.peak import Peak, choose, normal_scores, paired_scores, resampled, split
 from structgp.learn.sample import metropolis_step, slice_step, trajectories
 from structgp.parameters.tree import free_names, free_vector
 from structgp.process.evidence import density_of, posterior_of_parameters
@@ -166,14 +166,8 @@ def test_the_curvature_is_right_along_what_the_data_tell_to_many_digits():
 
 
 def test_scores_go_further_where_the_density_does():
-    class Sides(Peak):
-        sides = np.array([[0.5, 1.0], [2.0, 1.0]])
-
-        def __init__(self):
-            pass
-
     u = normal_scores(2, 4096, 0)
-    v = Sides().split(u)
+    v = split(u, np.array([[0.5, 1.0], [2.0, 1.0]]))
     assert np.all(np.diff(v[np.argsort(u[:, 0]), 0]) >= 0)  # quantiles stay in their order
     np.testing.assert_allclose(v[:, 1], u[:, 1], atol=1e-9)
     below = v[:, 0] < 0
@@ -189,6 +183,11 @@ def test_where_labels_are_told_apart_the_size_of_f_is_open_above():
     assert above[number] > 1.15 * below[number]
     tail = np.array([member.kernel.variance for member in fitted.members])
     assert np.log(tail.max() / fitted.kernel.variance) > 1.1 * np.log(fitted.kernel.variance / tail.min())
+    row = {row.name: row for row in fitted.parameters()}["kernel.variance"]
+    assert np.log(row.high / row.median) > 1.1 * np.log(row.median / row.low)  # in the table as well
+    sides, sd = fitted.draws.sides[:, number], np.sqrt(fitted.draws.spread[number, number])
+    assert row.high > 1.05 * fitted.kernel.variance * np.exp(1.645 * sd)
+    np.testing.assert_allclose(sides, [below[number], above[number]], rtol=0.01)
 
 
 class Skewed:

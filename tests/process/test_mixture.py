@@ -9,6 +9,7 @@ import pytest
 import structgp as sg
 import zoo
 from structgp.engines.woodbury import Woodbury
+from structgp.files.rules import OLDER
 from structgp.process.mixture import FittedMixture, averaged
 
 pytestmark = pytest.mark.averaged
@@ -190,6 +191,10 @@ def test_files_keep_parameters_and_weights(mixture, tmp_path):
     np.testing.assert_allclose(again.predict(XS).mean, mixture.predict(XS).mean, rtol=1e-12)
     assert loaded.evidence == mixture.evidence
     assert loaded.summary() == mixture.summary()
+    older = {field.name: getattr(mixture.draws, field.name) for field in dataclasses.fields(mixture.draws)}
+    del older["sides"]
+    np.testing.assert_array_equal(OLDER["Draws"](older).sides, mixture.draws.sides)
+    assert OLDER["Draws"](older | {"method": "hmc"}).sides is None
 
 
 @pytest.mark.full
@@ -205,6 +210,7 @@ def test_more_data_change_what_the_members_count(mixture):
     np.testing.assert_allclose(more.weights, expected / expected.sum(), rtol=1e-6)
     assert more.evidence.log == pytest.approx(mixture.evidence.log + np.log(expected.sum()), rel=1e-9)
     assert len(more.inputs) == 23
+    assert more.draws.sides is None  # its weights are of the draws, not of the normal approximation
     assert f"draws          6, worth {more.draws.effective:.3g} of equal weight" in more.summary()
     given = mixture.given(np.concatenate([X, XS]), np.concatenate([Y, np.sin(XS)]))
     np.testing.assert_allclose(given.members[3].predict(XS).mean, more.members[3].predict(XS).mean, rtol=1e-8)
@@ -214,7 +220,7 @@ def test_more_data_change_what_the_members_count(mixture):
 def test_data_that_leave_one_of_the_draws_say_so(mixture):
     assert "draws          6, worth 6 of equal weight" in mixture.summary()
     new = np.linspace(6.1, 9, 12)
-    with pytest.warns(RuntimeWarning, match=r"after these data the 6 draws of the parameters are worth 1\.\d\d, .*: fit again, with all"):
+    with pytest.warns(RuntimeWarning, match=r"after these data the 6 draws of the parameters are worth 1\.\d\d, .*: fit again"):
         more = mixture.update(new, 40 * (-1.0) ** np.arange(12))
     assert more.draws.effective < 1.5
     assert f"worth {more.draws.effective:.3g} of equal weight" in more.summary()
@@ -239,7 +245,9 @@ def test_draws_without_a_process_are_left_out_and_the_plan_says_so(mixture):
     assert found.plan.members == 4
     assert why in found.summary()
     assert why not in mixture.summary()
-    with pytest.warns(RuntimeWarning, match="parameters are not averaged over: the process can be conditioned at none of 6 draws"):
+    with pytest.warns(
+        RuntimeWarning, match="parameters are not averaged over: the process can be conditioned at none of 6 draws"
+    ):
         alone = averaged(mixture.mode, far(mixture, *range(6)))
     assert alone.plan.parameters == "best: the process can be conditioned at none of 6 draws around them"
     assert alone.plan.members == 1
@@ -314,7 +322,22 @@ def test_parameters_in_a_table(mixture):
     row = table["kernel.terms[0].lengthscale"]
     assert row.low < row.median < row.mean < row.high
     np.testing.assert_allclose(row.median, float(mixture.kernel.terms[0].lengthscale), rtol=1e-9)
-    np.testing.assert_allclose(np.log(row.high / row.median), 1.6448536 * mixture.draws.moments[1][0], rtol=1e-6)
+    np.testing.assert_allclose(np.log(row.high / row.median), 1.6448536 * np.sqrt(mixture.draws.spread[0, 0]), rtol=1e-6)
+
+
+def test_of_draws_that_stand_for_themselves_the_table_has_the_quantiles(mixture):
+    thetas = mixture.draws.center + np.random.default_rng(0).gamma(0.5, 1.0, (4001, 4))  # skewed, and away from the mode
+    weights = np.full(4001, 1 / 4001)
+    drawn = FittedMixture(mixture.mode, dataclasses.replace(mixture.draws, thetas=thetas, weights=weights, sides=None))
+    row, values = drawn.parameters()[1], np.exp(thetas[:, 1])
+    np.testing.assert_allclose([row.low, row.median, row.high], np.quantile(values, [0.05, 0.5, 0.95]), rtol=0.02)
+    np.testing.assert_allclose([row.mean, row.sd], [values.mean(), values.std()], rtol=1e-12)
+    tilted = np.where(thetas[:, 1] > np.median(thetas[:, 1]), 3.0, 1.0)
+    uneven = dataclasses.replace(drawn.draws, weights=tilted / tilted.sum())
+    np.testing.assert_allclose(
+        FittedMixture(mixture.mode, uneven).parameters()[1].median, np.quantile(values, 2 / 3), rtol=0.02
+    )
+    assert mixture.draws.sides.shape == (2, 4)
 
 
 @pytest.mark.full

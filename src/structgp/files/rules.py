@@ -29,6 +29,8 @@ from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
 from ..learn.account import Learning
+from ..learn.believe import WeakBeliefs
+from ..learn.peak import Draws
 from ..linalg.blocks import Contrasts
 from ..linalg.dense import factors
 from ..linalg.dense.cholesky import factorise, lapack_threads
@@ -58,6 +60,7 @@ OLDER: dict[str, Callable[[dict[str, Any]], Any]] = {
     "FourierToeplitz": lambda fields: FourierToeplitz(),
     "FittedLatents": lambda fields: _fitted_latents(**fields),
     "CoupledCholesky": lambda fields: IndependentCholesky((Cholesky(),) * fields["latents"]),
+    "Draws": lambda fields: Draws(**{"sides": _sides(**fields), **fields}),
     "CoupledKalman": lambda fields: IndependentKalman((Kalman(fields["harmonics"]),) * fields["latents"]),
 }
 
@@ -71,6 +74,11 @@ def _fitted_latents(inference: Inferred, **parts: Any) -> Fitted:
         spread = np.asarray(posterior.marginals(jnp.asarray(inputs.points))[1])
     inference = dataclasses.replace(inference, w=w, covariance=spread)
     return Fitted(conditional=posterior.conditional, weights=posterior.weights, inference=inference, **parts)
+
+
+def _sides(method: str, beliefs: WeakBeliefs, **_: Any) -> np.ndarray | None:
+    """What draws stand for, in files that do not say it."""
+    return np.ones((2, int(np.sum(beliefs.averaged)))) if method in ("laplace", "ccd") else None
 
 
 class Damage(Exception):

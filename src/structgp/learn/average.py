@@ -20,7 +20,7 @@ from .._types import generator
 from ..crew import Crew
 from .anneal import by_annealing
 from .density import Density
-from .peak import Averaging, Draws, Evidence, Peak, normalised, paired_scores, resampled, student_scores
+from .peak import Averaging, Draws, Evidence, Peak, normalised, paired_scores, resampled, split, student_scores
 from .sample import by_chains, trajectories
 
 RADIUS = 1.1  # of the sphere of the design, and how far members are spread: true densities have longer tails than normal ones
@@ -45,10 +45,10 @@ def average(density: Density, theta: Float[np.ndarray, " P"], averaging: Averagi
 
 def by_laplace(peak: Peak, averaging: Averaging) -> Draws:
     """Equally weighted draws from the normal approximation, spread evenly, a little further than it says."""
-    u = peak.split(RADIUS * paired_scores(peak.size, averaging.count, averaging.seed))
+    u = split(RADIUS * paired_scores(peak.size, averaging.count, averaging.seed), peak.sides)
     if averaging.polish:
         u = trajectories(peak, u, averaging.polish, 5, 0.4, generator(averaging.seed))
-    return peak.draws(peak.within(u), np.ones(len(u)), peak.evidence(), "laplace")
+    return peak.draws(peak.within(u), np.ones(len(u)), peak.evidence(), "laplace", peak.sides)
 
 
 def by_design(peak: Peak, averaging: Averaging) -> Draws:
@@ -57,7 +57,7 @@ def by_design(peak: Peak, averaging: Averaging) -> Draws:
     heights = peak.values(u) + 0.5 * np.sum(u * u, axis=1) + 0.5 * peak.size * np.log(2 * np.pi)
     log, share = normalised(heights + np.log(weights))
     evidence = Evidence(log, None, "ccd", float(1 / np.sum(share**2)), peak.evaluations + len(u))
-    return peak.draws(peak.within(u), share, evidence, "ccd")
+    return peak.draws(peak.within(u), share, evidence, "ccd", np.ones((2, peak.size)))
 
 
 def design(size: int) -> tuple[Float[np.ndarray, "K Q"], Float[np.ndarray, " K"]]:

@@ -30,6 +30,8 @@ ROUGH = 0.02  # what of it may not be symmetric
 SIDE = 2.0  # of u, on both sides of the mode: as far as members go
 NARROWEST, WIDEST = 0.05, 3.0  # times the standard deviation by the curvature that a side may have
 LEAST = 0.06  # curvature that counts
+LEVELS = (0.05, 0.5, 0.95)  # of the quantiles that are shown
+NODES, SHOWN = 20, 512  # points behind the moments of one number: of a normal, and of what is none
 ENOUGH = 100  # rows for each parameter beyond which an average changes predictions by less than a hundredth
 FEW_LOOKS = 100  # at the density, for its curvature, that are taken without being asked for whatever they cost
 PATIENCE = 60.0  # seconds that more of them may take, on the machine by which algorithms are ranked
@@ -144,19 +146,61 @@ class Draws:
     center: Float[np.ndarray, " P"]  # the mode
     spread: Float[np.ndarray, "P P"]  # the covariance of θ at the mode
     beliefs: WeakBeliefs  # before the data
+    sides: Float[np.ndarray, "2 Q"] | None = (
+        None  # of the density that few draws stand for; None where they speak for themselves
+    )
 
     @property
     def effective(self) -> float:
         """How many equally weighted draws these are worth."""
         return float(1 / np.sum(self.weights**2))
 
-    @property
-    def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of θ: of few members of a normal approximation those of the approximation."""
-        if self.method in ("laplace", "ccd"):
-            return self.center, np.sqrt(np.diagonal(self.spread))
-        mean = self.weights @ self.thetas
-        return mean, np.sqrt(self.weights @ (self.thetas - mean) ** 2)
+    def marginal(self, entry: int) -> Marginal:
+        """What is believed of one number of θ: what the draws stand for, or what they say themselves."""
+        if self.sides is None:
+            return _of_points(self.thetas[:, entry], self.weights)
+        if np.all(self.sides == 1):
+            center, sd = self.center[entry], np.sqrt(self.spread[entry, entry])
+            nodes, mass = np.polynomial.hermite_e.hermegauss(NODES)
+            return Marginal(center + sd * nodes, mass / mass.sum(), center + sd * scores(np.array(LEVELS)))
+        return _of_points(self._shape[:, entry], np.full(SHOWN, 1 / SHOWN))
+
+    @functools.cached_property
+    def _shape(self) -> Float[np.ndarray, "S P"]:
+        """Evenly spread points of the normals that are split at the mode."""
+        assert self.sides is not None
+        A, moved = self.beliefs.units, np.flatnonzero(self.beliefs.averaged)
+        inverse = np.linalg.inv(A)
+        values, vectors = np.linalg.eigh((inverse @ self.spread @ inverse.T)[np.ix_(moved, moved)])
+        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        z = np.tile(self.beliefs.z(self.center), (SHOWN, 1))
+        z[:, moved] += split(normal_scores(len(moved), SHOWN, 0), self.sides) @ root.T
+        return z @ A.T
+
+
+class Marginal(NamedTuple):
+    """Points with weights that have the moments of what is believed of one number, and its quantiles."""
+
+    nodes: Float[np.ndarray, " S"]
+    weights: Float[np.ndarray, " S"]
+    quantiles: Float[np.ndarray, " Q"]  # at LEVELS
+
+
+def _of_points(nodes: Float[np.ndarray, " S"], weights: Float[np.ndarray, " S"]) -> Marginal:
+    order = np.argsort(nodes)
+    below = np.cumsum(weights[order]) - 0.5 * weights[order]
+    return Marginal(nodes, weights, np.interp(LEVELS, below, nodes[order]))
+
+
+def split(u: Float[np.ndarray, "K Q"], sides: Float[np.ndarray, "2 Q"]) -> Float[np.ndarray, "K Q"]:
+    """Where standard normal scores are, as quantiles, among normals that are so wide below and above zero."""
+    from scipy.special import ndtr, ndtri
+
+    below, above = sides
+    share = below / (below + above)  # of the mass
+    low = below * ndtri(np.minimum(ndtr(u) / (2 * share), 0.5))
+    high = -above * ndtri(np.minimum(ndtr(-u) / (2 * (1 - share)), 0.5))
+    return np.where(ndtr(u) < share, low, high)
 
 
 class Peak:
@@ -217,16 +261,6 @@ class Peak:
         wide = SIDE / np.sqrt(2 * np.maximum(fallen, 1e-3))
         return np.clip(wide, NARROWEST, WIDEST).reshape(2, self.size)
 
-    def split(self, u: Float[np.ndarray, "K Q"]) -> Float[np.ndarray, "K Q"]:
-        """Where standard normal scores are, as quantiles, among normals that are as wide on each side as the density."""
-        from scipy.special import ndtr, ndtri
-
-        below, above = self.sides
-        share = below / (below + above)  # of the mass
-        low = below * ndtri(np.minimum(ndtr(u) / (2 * share), 0.5))
-        high = -above * ndtri(np.minimum(ndtr(-u) / (2 * (1 - share)), 0.5))
-        return np.where(ndtr(u) < share, low, high)
-
     @property
     def size(self) -> int:
         """How many parameters are averaged over."""
@@ -258,12 +292,21 @@ class Peak:
         remark = f"{self.ridges} direction{many} in which the data say nothing" if self.ridges else ""
         return Evidence(float(log), None, "laplace", None, self.evaluations, remark)
 
-    def draws(self, thetas: np.ndarray, weights: np.ndarray, evidence: Evidence, method: str) -> Draws:
-        """Members of an average."""
+    def draws(
+        self,
+        thetas: np.ndarray,
+        weights: np.ndarray,
+        evidence: Evidence,
+        method: str,
+        sides: Float[np.ndarray, "2 Q"] | None = None,
+    ) -> Draws:
+        """Members of an average; `sides` where they stand for a normal approximation."""
         A, P = self.density.beliefs.units, len(self.center)
         spread = np.zeros((P, P))
         spread[np.ix_(self.moved, self.moved)] = self.root @ self.root.T
-        return Draws(thetas, weights / weights.sum(), evidence, method, self.mode, A @ spread @ A.T, self.density.beliefs)
+        return Draws(
+            thetas, weights / weights.sum(), evidence, method, self.mode, A @ spread @ A.T, self.density.beliefs, sides
+        )
 
 
 def resampled(weights: Float[np.ndarray, " K"], count: int, rng: np.random.Generator) -> np.ndarray:

@@ -31,7 +31,6 @@ from .stream import Stream
 from .summary import interval_table
 
 ALONE = 1.5  # equally weighted members, below which an average is hardly one
-NODES = 20  # of the quadrature behind the mean of a parameter
 
 
 class ParameterBelief(NamedTuple):
@@ -259,11 +258,11 @@ class FittedMixture(Result):
         gain = np.array([member.log_evidence for member in after]) - before
         new = self.weights * np.exp(gain - gain.max())
         grown = dataclasses.replace(self.evidence, log=self.evidence.log + float(gain.max() + np.log(new.sum())))
-        draws = dataclasses.replace(self.draws, weights=new / new.sum(), evidence=grown)
+        draws = dataclasses.replace(self.draws, weights=new / new.sum(), evidence=grown, sides=None)
         if draws.effective < ALONE <= self.draws.effective:
             warnings.warn(
-                f"update: after these data the {len(new)} draws of the parameters are worth {draws.effective:.2f}, and intervals are "
-                "nearly those of one: fit again, with all data",
+                f"update: after these data the {len(new)} draws of the parameters are worth {draws.effective:.2f}, and "
+                "intervals are nearly those of one: fit again, with all data",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -289,24 +288,18 @@ class FittedMixture(Result):
     @double_precision
     def parameters(self) -> tuple[ParameterBelief, ...]:
         """What is believed of each learned number: mean, standard deviation, and the 5, 50 and 95 % quantiles."""
-        from scipy.special import ndtri
-
-        center, sd = self.draws.moments
-        points, mass = np.polynomial.hermite_e.hermegauss(NODES)
-        mass = mass / mass.sum()
-        levels = ndtri(np.array([0.05, 0.5, 0.95]))
         names, found, at = free_names(self.gp), [], 0
         for leaf in learned_leaves(self.gp):
-            for index in range(leaf.free_size):
-                entry = at + index
+            for entry in range(at, at + leaf.free_size):
                 alone = isinstance(leaf.support, (Real, Positive, Interval))  # each number by itself
                 value = leaf.support.constrain if alone else lambda theta: theta
-                low, high = self.draws.beliefs.bounds[entry]
-                nodes = value(np.clip(center[entry] + sd[entry] * points, low, high))
+                bounds = self.draws.beliefs.bounds[entry]
+                points, mass, quantiles = self.draws.marginal(entry)
+                nodes = value(np.clip(points, *bounds))
                 mean = float(mass @ nodes)
                 spread = float(np.sqrt(mass @ (nodes - mean) ** 2))
-                quantiles = value(np.clip(center[entry] + sd[entry] * levels, low, high))
-                found.append(ParameterBelief(names[entry], mean, spread, *map(float, quantiles)))
+                ends = value(np.clip(quantiles, *bounds))
+                found.append(ParameterBelief(names[entry], mean, spread, *map(float, ends)))
             at += leaf.free_size
         return tuple(found)
 
