@@ -24,6 +24,7 @@ from ...models import judge
 from ...models.candidates import Candidate
 from ...models.judge import log_probabilities
 from ...parameters.tree import free_vector
+from ...process.mixture import FittedMixture
 from ..model import TABLES, Evaluation, Trial
 from .candidates import as_shape, swells
 from .noise import left_by, noise_asked
@@ -115,7 +116,12 @@ def compare(
             learned = np.flatnonzero(~unlearned)
             places = as_shape(problem.X[learned], problem.shape)
             best = best._replace(fitted=best.candidate.average(best.fitted, places, problem.y[learned], parameters))
-        elif _averages(best, problem):
+            if not any(isinstance(part, FittedMixture) for part in _parts(best.fitted)) and _unsure(best, problem):
+                late = (
+                    f"{best.trial.name}: its best parameters are taken as certain, though few rows leave them unsure, "
+                    "and intervals are narrower for it"
+                )
+        elif best.candidate.plan is not None and _unsure(best, problem):
             late = "there was no time to average over what these rows leave unsure: a longer --budget gives honest intervals"
 
     def given(rows: np.ndarray) -> tuple[Any, np.ndarray]:
@@ -148,14 +154,19 @@ def compare(
     return Outcome(fitted, trials, evaluation, notes, rows)
 
 
-def _averages(best: Attempt, problem: Problem) -> bool:
+def _parts(fitted: Any) -> tuple[Any, ...]:
+    """The models that a fitted one is made of: one for each class, or itself."""
+    return getattr(fitted, "parts", (fitted,))
+
+
+def _unsure(best: Attempt, problem: Problem) -> bool:
     """Whether so few rows leave the parameters of this model unsure."""
-    parts = getattr(best.fitted, "parts", (best.fitted,)) if best.candidate.plan is not None else ()
-    return any(averaging("auto", len(problem.y), len(free_vector(part.gp))).averaging is not None for part in parts)
+    rows, numbers = len(problem.y), best.candidate.numbers
+    return any(averaging("auto", rows, numbers(part)).averaging is not None for part in _parts(best.fitted))
 
 
 def _out_of_time(fitted: Any) -> bool:
-    learning = [getattr(part, "learning", None) for part in getattr(fitted, "parts", (fitted,))]
+    learning = [getattr(part, "learning", None) for part in _parts(fitted)]
     return any(one is not None and one.message == OUT_OF_TIME for one in learning)
 
 
