@@ -333,6 +333,34 @@ def test_beliefs_are_those_of_the_model_that_was_given():
     assert fitted.draws.center == pytest.approx(free_vector(fitted.gp))
 
 
+@pytest.mark.parametrize("options", [{"schedule": "ratio"}, {"schedule": "even", "even": 0.95, "moves": 2}], ids=["ratio", "even"])
+def test_a_gaussian_has_the_normaliser_that_is_known(options):
+    mean, C = np.array([1.5, -0.7, 0.4]), np.array([[0.5, 0.3, 0.0], [0.3, 0.6, -0.1], [0.0, -0.1, 0.2]])
+    height = lambda u: 2.0 - 0.5 * np.sum((u - mean) * np.linalg.solve(C, (u - mean).T).T, axis=1)
+    truth = 2.0 + 0.5 * np.linalg.slogdet(2 * np.pi * C)[1]
+    runs = [anneal(around(3), height, 100, np.random.default_rng(seed), **options) for seed in range(20)]
+    scores = np.array([(run.log - truth) / run.error for run in runs])
+    assert np.max(np.abs(scores)) < 3
+    assert 1 / 1.5 < np.sqrt(np.mean(scores**2)) < 1.5
+    assert abs(scores.mean()) < 3 / np.sqrt(20)
+
+
+@pytest.mark.full
+def test_one_by_one_is_at_once_with_a_lengthscale_for_each_column():
+    places = np.random.default_rng(0).uniform(0, 5, (12, 2))
+    kernel = sg.SquaredExponential(np.ones(2), sg.fixed(1.0)).with_prior(lengthscale=sg.LogNormal(0.5, 1))
+    ard = sg.GP(kernel, sg.Gaussian(sg.fixed(0.01)))
+    y = ard.sample(places, 1, seed=0, observed=True)[0]
+    stream = sg.EvidenceStream({"ard": ard}, chains=200, begin=4, seed=0)
+    for x, value in zip(places, y, strict=True):
+        stream.tell(x, value)
+    found, batch = stream.evidences["ard"], sg.evidence(ard, places, y, "ais", chains=200, seed=0)
+    truth = sg.evidence(ard, places, y, "quadrature")
+    assert abs(found.log - truth.log) < 3 * found.error
+    assert abs(found.log - batch.log) < 3 * np.hypot(found.error, batch.error)
+    assert found.error < 0.6
+
+
 @pytest.mark.full
 def test_sequential_evidences_are_those_of_all_data_at_once():
     """Two models of one form share their programs; no belief depends on the data."""
