@@ -182,8 +182,8 @@ class GP(Parametrised):
         `parameters` are "best", those that maximise the evidence (with priors: the posterior density), or averaged over, which
         keeps intervals honest where few rows leave them unsure: "laplace", "ccd", "grid", "importance", "hmc", "nuts",
         "metropolis", "slice" or "ais", or an `Averaging`. "auto" averages ("laplace") up to 100 rows for each parameter, and
-        2000 in all. What is not said of the parameters is then believed weakly, in the units of the data; the result is a
-        `FittedMixture`, whose summary says all of it.
+        2000 in all, unless that takes minutes. What is not said of the parameters is then believed weakly, in the units of the
+        data; the result is a `FittedMixture`, whose summary says all of it.
 
         ``method="evidence"`` climbs by its gradient; ``method="em"`` takes steps that never lower it, for kernels with a state
         space.
