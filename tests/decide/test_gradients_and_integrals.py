@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import structgp as sg
+from structgp.decide import surrogate
 from structgp.structure.integrals import Box, NormalMeasure, integrals
 
 RNG = np.random.default_rng(0)
@@ -155,6 +156,28 @@ def test_a_function_is_integrated():
     assert abs(under.mean - 0.5 * np.sqrt(2 / np.pi)) < 2.5 * under.sd < 0.1
     even = sg.integrate(f, (-2.5, 2.5), 9, active=False)
     assert np.diff(even.places[:, 0]) == pytest.approx(5 / 9)
+
+
+def test_many_evaluations_are_all_looked_at_where_some_are_learned_from(monkeypatch):
+    monkeypatch.setattr(surrogate, "LEARNED", 20)
+    noise = iter(0.1 * np.random.default_rng(0).standard_normal(140))
+    found = sg.integrate(lambda x: np.cos(4 * x) + next(noise), (-1, 1), 70, active=False, noise=0.01)
+    assert 0.5 < found.sd / (0.2 / np.sqrt(70)) < 1.2  # of the 20 rows alone it would be 1.9
+    assert abs(found.mean - np.sin(4) / 2) < 3 * found.sd
+    slope = sg.estimate_gradient(lambda x: x[0] + next(noise), [0.0], 70, active=False, noise=0.01)
+    assert abs(slope.mean[0] - 1) < 3 * slope.sd[0] < 0.4
+    asked = []
+    for estimate in (lambda: sg.integrate(asked.append, (0, 1), 3000), lambda: sg.estimate_gradient(asked.append, [0.0], 3000)):
+        with pytest.raises(ValueError, match="evaluations must be at most 2048, got 3000: of a process that is fitted to more"):
+            estimate()
+    assert not asked
+
+
+@pytest.mark.full
+def test_more_evaluations_than_the_largest_history():
+    assert sg.integrate(lambda x: x * x, (0, 1), 520, active=False).mean == pytest.approx(1 / 3, abs=1e-4)
+    slope = sg.estimate_gradient(lambda x: 3 * x[0], [0.0], 514, active=False, noise=0.0)
+    assert slope.mean == pytest.approx([3.0], abs=1e-3)
 
 
 @pytest.mark.full

@@ -15,14 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import by_the_host, whole
+from .._types import by_the_host
 from ..kernels.stationary import SquaredExponential
 from ..linalg.sobol import sobol
 from ..structure.dense import covariance
 from ..structure.derivatives import gradient_covariance, gradient_variance
 from .answers import as_number
-from .surrogate import Learned, Measured, belief_of, capacity_for, learn, prior
-from .warp import fit_warp
+from .surrogate import Survey
 
 CANDIDATES = 512
 MEMBERS = 8
@@ -64,33 +63,27 @@ def estimate_gradient(
     wide = np.broadcast_to(np.asarray(reach, dtype=float), center.shape)
     if not np.isfinite(center).all() or not (np.isfinite(wide) & (wide > 0)).all():
         raise ValueError(f"estimate_gradient needs a finite place and a positive reach, got {x0!r} and {reach!r}")
-    D, count = len(center), whole(evaluations, "evaluations", 3)
-    gp = prior(SquaredExponential(np.full(D, 1.0)) if kernel is None else kernel, D, noise)
+    D = len(center)
+    survey = Survey(SquaredExponential(np.full(D, 1.0)) if kernel is None else kernel, D, noise, evaluations, MEMBERS, seed)
+    count = survey.count
     spread = sobol(D, count, np.random.default_rng([seed, 6]))
     U, y = [np.full(D, 0.5)], [_value(f, center)]
-    learned: Learned | None = None
-    last = None
+    members = None
     for number in range(1, count + 1):
         if number >= 3 and (active or number == count):
-            scale = fit_warp(np.array(y), bent=False)
-            measured = Measured.filled(
-                np.array(U), scale(y), np.full(len(y), noise or 0.0) * scale.slope(y) ** 2, capacity_for(count)
-            )
-            learned = learn(gp, measured, last, MEMBERS, seed)
-            last = learned.draws.center
-            belief, _ = belief_of(learned, measured, np.zeros(len(measured.y), bool), measured.seen)
-            found = _gradients(belief.members, U[0])
+            scale, belief = survey.believe(U, y)
+            members = belief.members
         if number == count:
             break
-        if learned is None or not active:
+        if members is None:
             U.append(_near(spread[number], 0.5 if active else 1.0))
         else:
             places = sobol(D, CANDIDATES, np.random.default_rng([seed, number]))
             places[CANDIDATES // 2 :] = _near(places[CANDIDATES // 2 :], 0.3)
-            worth = np.asarray(_told(belief.members, U[0], places))
+            worth = np.asarray(_told(members, U[0], places))
             U.append(places[int(np.nanargmax(np.mean(np.where(np.isfinite(worth), worth, 0.0), axis=0)))])
         y.append(_value(f, center + (2 * U[-1] - 1) * wide))
-    means, covariances = (np.asarray(part) for part in found)
+    means, covariances = (np.asarray(part) for part in _gradients(members, U[0]))
     fine = np.isfinite(means).all(axis=1)
     mean = means[fine].mean(axis=0)
     apart = means[fine] - mean

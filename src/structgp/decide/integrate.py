@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import by_the_host, whole
+from .._types import by_the_host
 from ..kernels.stationary import ProductMatern, Ricker
 from ..linalg.sobol import sobol
 from ..parameters.priors import Normal
@@ -25,9 +25,7 @@ from ..process.integral import read_measure
 from ..structure.dense import covariance
 from ..structure.integrals import Box, Measure, NormalMeasure, integrals
 from .answers import as_number
-from .surrogate import Measured, belief_of, capacity_for, learn
-from .surrogate import prior as _prior
-from .warp import fit_warp
+from .surrogate import Survey
 
 CANDIDATES = 512
 MEMBERS = 8
@@ -69,33 +67,27 @@ def integrate(
     """
     columns = [box] if isinstance(box, Normal) or np.shape(box) == (2,) else list(box)
     measure = read_measure(columns, len(columns))
-    D, count = measure.dimension, whole(evaluations, "evaluations", 3)
+    D = measure.dimension
     inside, ends, volume = _in_unit_cube(measure)
     if prior not in PRIORS:
         raise ValueError(f"prior must be one of {PRIORS}, got {prior!r}")
     if kernel is not None and prior != "kernel":
         raise ValueError("give a kernel, or prior='antiderivative', not both")
     usual = Ricker(np.full(D, 1.0)) if prior == "antiderivative" else ProductMatern(np.full(D, 1.0), nu=2.5)
-    gp = _prior(usual if kernel is None else kernel, D, noise)
+    survey = Survey(usual if kernel is None else kernel, D, noise, evaluations, MEMBERS, seed)
+    count = survey.count
     first = min(count, 3 if D == 1 else 2 * D + 1)
     evenly = lambda count: _spread(inside, (np.arange(count)[:, None] + 0.5) / count)
     spread = evenly(count) if D == 1 else _spread(inside, sobol(D, count, np.random.default_rng([seed, 7])))
     U = list(evenly(first) if D == 1 and active else spread[:first])
     y = [_value(f, ends, u) for u in U]
-    last = None
     while True:
         done = len(y) == count
         if not active and not done:
             U.append(spread[len(y)])
             y.append(_value(f, ends, U[-1]))
             continue
-        scale = fit_warp(np.array(y), bent=False)
-        measured = Measured.filled(
-            np.array(U), scale(y), np.full(len(y), noise or 0.0) * scale.slope(y) ** 2, capacity_for(count)
-        )
-        learned = learn(gp, measured, last, MEMBERS, seed)
-        last = learned.draws.center
-        belief, _ = belief_of(learned, measured, np.zeros(len(measured.y), bool), measured.seen)
+        scale, belief = survey.believe(U, y)
         if done:
             break
         places = _spread(inside, sobol(D, CANDIDATES, np.random.default_rng([seed, len(y)])))

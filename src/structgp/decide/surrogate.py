@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -26,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import by_the_host
+from .._types import by_the_host, whole
 from ..background import Program
 from ..engines.cholesky import Cholesky
 from ..inputs.layouts import Points
@@ -49,8 +50,12 @@ from ..parameters.tree import free_bounds, learned_leaves, with_free
 from ..process.conditioning import posterior_of
 from ..process.gp import GP
 from .acquire import Belief
+from .warp import ValueWarp, fit_warp
 
-CAPACITIES = (32, 64, 128, 256, 512)
+CAPACITIES = (32, 64, 128, 256, 512)  # of histories; beyond, powers of two, for what is pending or was asked for
+OFTEN = 40  # rows up to which parameters are learned anew for each question; beyond, for every fourth
+LEARNED = 224  # rows that parameters are learned from at most
+MOST_SURVEYED = 2048  # evaluations of a function for its gradient or integral
 STARTS = 4  # climbs side by side, and θ in one computation
 TICKS = 60
 FURTHEST = 4.0  # widths from its centre that a parameter is looked for
@@ -62,7 +67,7 @@ SHORT = 1.5  # widths below its centre where one climb begins with every lengths
 
 def capacity_for(rows: int) -> int:
     """The number of rows that a history of this length is filled up to."""
-    return next((size for size in CAPACITIES if rows <= size), CAPACITIES[-1])
+    return max(CAPACITIES[0], 1 << max(rows - 1, 0).bit_length())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +78,11 @@ class Measured:
     y: Float[np.ndarray, " N"]
     noise: Float[np.ndarray, " N"]
     seen: np.ndarray
+
+    def resized(self, capacity: int, some: Any = slice(None)) -> Measured:
+        """The rows that were seen, or some of them, in so many."""
+        rows = np.flatnonzero(self.seen)[some]
+        return Measured.filled(self.X[rows], self.y[rows], self.noise[rows], capacity)
 
     @classmethod
     def filled(cls, X: np.ndarray, y: np.ndarray, noise: np.ndarray, capacity: int) -> Measured:
@@ -259,3 +269,32 @@ def _members(thetas: Any, gp: Any, X: Any, Y: Any, noise: Any, seen: Any) -> tup
         return posterior, mean[:, 0], model.kernel.between(X[0], X[0])
 
     return jax.lax.map(one, (thetas, Y))
+
+
+class Survey:
+    """A function of the unit cube that is measured so many times, place after place: what is believed of it after each."""
+
+    def __init__(self, kernel: Any, columns: int, noise: float | None, evaluations: Any, members: int, seed: int) -> None:
+        self.count = whole(evaluations, "evaluations", 3)
+        if self.count > MOST_SURVEYED:
+            raise ValueError(
+                f"evaluations must be at most {MOST_SURVEYED}, got {self.count}: of a process that is fitted to more, "
+                "fit(X, y), ask integral(box) or gradient_posterior(x)"
+            )
+        self._gp, self._noise, self._members, self._seed = prior(kernel, columns, noise), noise, members, seed
+        self._mode: np.ndarray | None = None
+        self._climbed = 0
+
+    def believe(self, U: Sequence[Any], values: Sequence[float]) -> tuple[ValueWarp, Belief]:
+        """The scale of the values, and the processes given them on it; climbs begin where the last ones ended."""
+        N, y = len(values), np.array(values)
+        scale, few = fit_warp(y, bent=False), capacity_for(LEARNED)
+        noise = np.full(N, self._noise or 0.0) * scale.slope(y) ** 2
+        measured = Measured.filled(np.array(U), scale(y), noise, min(capacity_for(self.count), max(few, capacity_for(N))))
+        shown = measured
+        if N > LEARNED:
+            shown = measured.resized(few, np.sort(np.random.default_rng([self._seed, 8]).permutation(N)[:LEARNED]))
+        climbs = N <= OFTEN or N - self._climbed >= 4 or self.count == N
+        learned = learn(self._gp, shown, self._mode, self._members, self._seed, climbs)
+        self._mode, self._climbed = learned.draws.center, N if climbs else self._climbed
+        return scale, belief_of(learned, measured, np.zeros(len(measured.y), bool), measured.seen)[0]
