@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import structgp as sg
+from structgp.decide import search
 from structgp.decide.rules import Adaptive, box_around
 from structgp.decide.search import Search
 from structgp.decide.space import Space, as_limit
@@ -34,8 +35,51 @@ def test_models_see_no_place_between_two_values():
     assert set(np.round(np.unique(apart), 12)) == {0.0, 1.0}
     np.testing.assert_allclose(SPACE.unseen(seen), SPACE.snapped(places))
     assert [SPACE.point(a) for a in SPACE.unseen(seen)[:9]] == [SPACE.point(a) for a in places[:9]]
-    near = SPACE.neighbours(SPACE.snapped(places)[0])
-    assert np.all(np.sum(near != SPACE.snapped(places)[0], axis=1) == 1)
+
+
+def test_every_variable_has_its_turn_among_neighbours():
+    space = Space(
+        kind=list(map(str, range(900))), temp=(20, 80), stages=sg.integer(1, 8), solvent=["water", "ethanol", "acetone"]
+    )
+    here = space.snapped(np.full((1, 4), 0.4))[0]
+    near = space.neighbours(here, np.random.default_rng(0))
+    changed = near != here
+    assert np.all(np.sum(changed, axis=1) == 1)
+    assert np.sum(changed, axis=0).tolist() == [899, 0, 4, 2]  # whole numbers: −3, −1, 1, 3
+    assert np.sum(changed[:12], axis=0).tolist() == [6, 0, 4, 2]
+    kinds = near[changed[:, 0], 0]
+    assert len(np.unique(kinds)) == 899
+    assert np.ptp(kinds[:40]) > 0.8  # a sample of all of them
+    assert Space(a=(0, 1)).neighbours(np.array([0.5]), np.random.default_rng(0)).shape == (0, 1)
+
+
+def test_an_exchange_climbs_again(monkeypatch):
+    """One category of 900 is better, at another place of the variable beside it."""
+    space = Space(kind=list(map(str, range(900))), x=(0, 1))
+    best, target = 377, lambda kinds: np.where(kinds == 377, 0.6, 0.5)
+
+    def worth(view, X, rule):
+        kinds = np.argmax(X[:, :900], axis=1)
+        return (kinds == best) - 50 * (X[:, 900] - target(kinds)) ** 2
+
+    def sloped(view, X, rule):
+        slopes = np.zeros_like(X)
+        slopes[:, 900] = -100 * (X[:, 900] - target(np.argmax(X[:, :900], axis=1)))
+        return worth(view, X, rule), slopes, None
+
+    monkeypatch.setattr(search, "values", worth)
+    monkeypatch.setattr(search, "values_and_slopes", sloped)
+    whole = Search(space, (), np.zeros(2), np.ones(2))
+    others = whole.candidates(np.array([0.1, 0.5]), 0)
+    others[:, 0] = np.where(others[:, 0] == (best + 0.5) / 900, 0.5 / 900, others[:, 0])
+    monkeypatch.setattr(Search, "candidates", lambda *_: others)
+    for seed in range(3):  # a look is at 768 neighbours of 899: another one follows where the best was not among them
+        place, height = search.best_place(None, "ei", whole, np.array([0.1, 0.5]), np.zeros((0, 2)), seed)
+        if space.point(place)["kind"] == str(best):
+            break
+    assert space.point(place)["kind"] == str(best)
+    assert place[1] == pytest.approx(0.6, abs=1e-5)
+    assert height == pytest.approx(1.0, abs=1e-9)
 
 
 @pytest.mark.parametrize(

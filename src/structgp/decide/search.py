@@ -77,22 +77,15 @@ def best_place(
     space = search.space
     places = search.candidates(center, seed)
     found = np.array(values(view, space.seen(places), rule))
-    order = np.argsort(-np.where(np.isfinite(found), found, -np.inf), kind="stable")
-    first = _different(places, order, CLIMBERS)
-    climbed = (
-        _climb(view, rule, search, places[first]) if not search.limits else _along_limits(view, rule, search, places[first])
-    )
-    ends, heights = climbed
-    places, found = np.concatenate([ends, places]), np.concatenate([heights, found])
-    place, height = _first_free(places, found, taken)
+    place, height = _first_free(*_climbed(view, rule, search, places, found), taken)
+    rng, size = np.random.default_rng([seed, 10]), SPREAD + LOCAL
     for _ in range(ROUNDS if any(v.count for v in space.variables) else 0):
-        others = space.neighbours(place)
-        others = others[search.meets(others) & np.all((others >= search.low) & (others <= search.high), axis=1)]
+        others = space.neighbours(place, rng)
+        others = others[search.meets(others) & np.all((others >= search.low) & (others <= search.high), axis=1)][:size]
         if not len(others):
             break
-        size = SPREAD + LOCAL
-        worth = np.array(values(view, space.seen(filled(others[:size], size)), rule))[: len(others)]
-        other, better = _first_free(others, worth, taken)
+        worth = np.array(values(view, space.seen(filled(others, size)), rule))[: len(others)]
+        other, better = _first_free(*_climbed(view, rule, search, others, worth), taken)
         if not better > height:
             break
         place, height = other, better
@@ -127,25 +120,35 @@ def _first_free(places: np.ndarray, worth: np.ndarray, taken: np.ndarray) -> tup
     return places[order[0]], float(worth[order[0]])
 
 
+def _climbed(view: View, rule: str, search: Search, places: np.ndarray, worth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the best of some places climb to in their continuous variables, and after that the places themselves."""
+    order = np.argsort(-np.where(np.isfinite(worth), worth, -np.inf), kind="stable")
+    climb = _along_limits if search.limits else _climb
+    ends, heights = climb(view, rule, search, places[_different(places, order, CLIMBERS)])
+    return np.concatenate([ends, places]), np.concatenate([heights, worth])
+
+
 def _climb(view: View, rule: str, search: Search, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """From some places uphill, each in its own way; whole numbers and categories stay."""
-    rows = search.space.seen(starts)
-    low, high = (
-        search.space.seen(np.tile(search.low, (len(starts), 1))),
-        search.space.seen(np.tile(search.high, (len(starts), 1))),
-    )
-    moved = search.space.moved
+    rows, moved = search.space.seen(starts), search.space.moved
     if not moved.any():
         return starts, np.array(values_and_slopes(view, rows, rule)[0])
-    bounds = np.stack([np.where(moved, low, rows), np.where(moved, high, rows)], axis=2)
+    low, high = (search.space.seen(corner[None])[0, moved] for corner in (search.low, search.high))
 
-    def fall(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        height, slope = (np.array(part) for part in values_and_slopes(view, X, rule)[:2])
+    def at(part: np.ndarray) -> np.ndarray:
+        X = rows.copy()
+        X[:, moved] = part
+        return X
+
+    def fall(part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        height, slope = (np.array(found) for found in values_and_slopes(view, at(part), rule)[:2])
+        slope = slope[:, moved]
         bad = ~(np.isfinite(height) & np.isfinite(slope).all(axis=1))
         return np.where(bad, 1e25, -height), np.where(bad[:, None], 0.0, -slope)
 
-    ends = minimise_all(fall, rows, bounds, relative=1e-8, flat=1e-5, max_evaluations=TICKS)
-    return search.space.snapped(search.space.unseen(ends.theta)), -ends.value
+    bounds = np.tile(np.stack([low, high], axis=1), (len(rows), 1, 1))
+    ends = minimise_all(fall, rows[:, moved], bounds, relative=1e-8, flat=1e-5, max_evaluations=TICKS)
+    return search.space.snapped(search.space.unseen(at(ends.theta))), -ends.value
 
 
 def _along_limits(view: View, rule: str, search: Search, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

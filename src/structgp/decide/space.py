@@ -235,20 +235,21 @@ class Space:
             found.append((np.argmax(part, axis=1) + 0.5) / variable.count if isinstance(variable, Category) else part[:, 0])
         return np.stack(found, axis=1)
 
-    def neighbours(self, place: Float[np.ndarray, " D"], most: int = 256) -> Float[np.ndarray, "M D"]:
-        """Places that differ in one whole number, by one step or a few, or in one category."""
-        found = []
+    def neighbours(self, place: Float[np.ndarray, " D"], rng: np.random.Generator) -> Float[np.ndarray, "M D"]:
+        """Places that differ in one whole number, by one step or a few, or in one category; every variable has its turn.
+
+        The first of them are a fair sample, however many values one variable has.
+        """
+        found, turns = [], []
         for d, variable in enumerate(self.variables):
-            if not variable.count:
-                continue
             here = int(place[d] * variable.count)
-            steps = range(variable.count) if isinstance(variable, Category) else [here + s for s in (-8, -3, -1, 1, 3, 8)]
-            for number in steps:
-                if 0 <= number < variable.count and number != here:
-                    other = np.array(place)
-                    other[d] = (number + 0.5) / variable.count
-                    found.append(other)
-        return np.array(found[:most]).reshape(-1, len(self))
+            steps = np.arange(variable.count) if isinstance(variable, Category) else here + np.array([-8, -3, -1, 1, 3, 8])
+            steps = rng.permutation(steps[(steps >= 0) & (steps < variable.count) & (steps != here)])
+            others = np.tile(place, (len(steps), 1))
+            others[:, d] = (steps + 0.5) / max(variable.count, 1)
+            found.append(others)
+            turns.append(np.arange(len(steps)))
+        return np.concatenate(found)[np.argsort(np.concatenate(turns), kind="stable")]
 
 
 def as_space(space: Any) -> Space:
