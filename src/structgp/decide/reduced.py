@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..engines.inducing_inputs import Inducing
-from .surrogate import prior
+from .surrogate import capacity_for, prior
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,9 @@ class ReducedRank:
     def fit(self, X: np.ndarray, y: np.ndarray) -> Any:
         """The process given runs in the unit cube."""
         gp = prior(self.kernel, X.shape[1], None)
-        options: dict[str, Any] = {"parameters": "best", "restarts": 0, "progress": False}
+        options: dict[str, Any] = {"parameters": "best", "restarts": 0, "progress": False, "missing": "infer"}
+        room = capacity_for(len(y) + 1)  # one run more is the same program: what fills up are the same places, not seen
+        rows, told = np.resize(X, (room, X.shape[1])), np.append(y, np.full(room - len(y), np.nan))
         if len(y) <= self.inducing:
-            return gp.fit(X, y, structure="dense", **options)
-        return gp.fit(X, y, approximate=Inducing(self.inducing), **options)
+            return gp.fit(rows, told, structure="dense", **options)
+        return gp.fit(rows, told, approximate=Inducing(self.inducing), **options)

@@ -155,10 +155,11 @@ def _check_array(inputs: np.ndarray) -> None:
 
 @double_precision
 def place_among(model: Model, X: np.ndarray, count: int, how: str, data: Data | None = None, seed: int = 0) -> Kernel:
-    """The kernel of a model with at most so many inducing inputs among rows, all different, in its present units."""
-    rows = np.random.default_rng(seed).permutation(len(X))[:MOST_ROWS]
-    told = None if data is None or model.likelihood.latents > 1 else _told(model, X, data, rows)
-    return placed(model.kernel, X, lambda kernel, seen: _some(kernel, np.asarray(seen)[rows], count, how, told))
+    """The kernel of a model with at most so many inducing inputs, all different, among rows that were seen."""
+    seen = np.arange(len(X)) if data is None or not np.any(data.seen) else np.flatnonzero(data.seen)
+    rows = np.random.default_rng(seed).permutation(seen)[:MOST_ROWS]
+    told = None if how != "ivm" or data is None or model.likelihood.latents > 1 else _told(model, X, data, rows)
+    return placed(model.kernel, X, lambda kernel, points: _some(kernel, np.asarray(points), rows, count, how, told))
 
 
 @double_precision
@@ -169,7 +170,8 @@ def _informative_rows(model: Model, X: np.ndarray, data: Data, seen: np.ndarray,
     return rows[informative(lambda i: _column(model.kernel, some, some[i]), prior, _told(model, X, data, rows), count)]
 
 
-def _some(kernel: Kernel, X: np.ndarray, count: int, how: str, told: Any) -> np.ndarray:
+def _some(kernel: Kernel, points: np.ndarray, rows: np.ndarray, count: int, how: str, told: Any) -> np.ndarray:
+    X = points[rows]
     if how == "random":
         return distinct(X)[:count]
     if how in ("conditional-variance", "ivm"):
@@ -178,10 +180,9 @@ def _some(kernel: Kernel, X: np.ndarray, count: int, how: str, told: Any) -> np.
         chosen = informative(column, prior, told, count) if how == "ivm" and told is not None else pivots(column, prior, count)
         return distinct(X[chosen])
     spread = X.std(axis=0)
-    units = in_units(kernel, X)
-    if units is None:
-        units = X / np.where(spread > ROUNDING * np.abs(X).max(axis=0), spread, 1.0)
-    return centres(X, np.asarray(units), count, np.random.default_rng(0))
+    units = in_units(kernel, points)  # of all of them, so that one that was not seen less is the same program
+    scaled = X / np.where(spread > ROUNDING * np.abs(X).max(axis=0), spread, 1.0) if units is None else np.asarray(units)[rows]
+    return centres(X, scaled, count, np.random.default_rng(0))
 
 
 @double_precision
