@@ -7,7 +7,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import structgp as sg
 import zoo
-from structgp.decide import acquire, search, surrogate
+from structgp.decide import acquire, knowledge, search, surrogate
 from structgp.decide.optimise import Optimiser
 from structgp.decide.surrogate import beliefs_about
 from structgp.learn.lockstep import minimise_all
@@ -71,6 +71,103 @@ def test_nothing_is_compiled_within_a_capacity():
 
     assert counted(go_on) == 0
     assert opt.account.capacity == 32
+
+
+def told_with_limits(opt, point):
+    """Runs fail in one half of the space, and the cost is limited."""
+    if point["a"] > 4:
+        opt.tell(point, failed=True)
+    else:
+        opt.tell(point, branin(point), cost=point["b"])
+
+
+def limited(count, **options):
+    opt = Optimiser(SPACE, seed=1, outcome_constraints={"cost": (None, 8.0)}, **options)
+    for place in opt._whole_space().design(count, 3):
+        told_with_limits(opt, SPACE.point(place))
+    return opt
+
+
+def test_nothing_is_compiled_within_a_capacity_where_runs_fail_and_outcomes_have_limits():
+    opt = limited(14)
+    told_with_limits(opt, opt.ask())  # of 16 runs and fewer the programs of a fit would be others
+    opt.ask(2)
+
+    def go_on():
+        for _ in range(4):
+            told_with_limits(opt, opt.ask())
+
+    assert counted(go_on) == 0
+    assert len(opt.history) == 19
+    assert opt.account.capacity == 32
+
+
+@pytest.mark.full
+def test_the_next_capacity_is_prepared_with_failures_and_outcomes():
+    opt = limited(24, noise=0.0)
+    opt.ask()  # prepares
+
+    def go_on():
+        for _ in range(12):
+            told_with_limits(opt, opt.ask())
+
+    opt.__dict__["_early"].wait()
+    assert counted(go_on) == 0
+    assert opt.account.capacity == 64
+
+
+@pytest.mark.full
+def test_nothing_is_compiled_within_a_capacity_by_few_inducing_inputs():
+    opt = told(15, model=sg.ReducedRank(12))
+    opt.tell(opt.ask(), 30.0)
+
+    def go_on():
+        for value in (20.0, 25.0, 12.0):
+            opt.tell(opt.ask(), value)
+
+    assert counted(go_on) == 0
+
+
+def test_runs_that_break_limits_are_no_success_of_a_region():
+    """Values fall, but none of those runs counts: the region is as small as after failures."""
+    boxes = {}
+    for name, limits in (("none", None), ("broken", {"cost": (None, 5.0)})):
+        opt = Optimiser(SPACE, seed=1, initial=3, outcome_constraints=limits, region=sg.Adaptive(0.2, grow=2.0, least=0.1))
+        for number, place in enumerate(opt._whole_space().design(8, 3)):
+            cost = {} if limits is None else {"cost": 4.0 if number < 3 else 6.0}
+            opt.tell(opt.space.point(place), 10.0 - number, **cost)
+        boxes[name] = opt._box(np.array([0.5, 0.5]))
+    np.testing.assert_allclose(np.ptp(boxes["none"], axis=0), 1.0)
+    np.testing.assert_allclose(np.ptp(boxes["broken"], axis=0), 0.2)
+
+
+def test_outcomes_are_learned_from_the_rows_that_values_are(monkeypatch):
+    seen = []
+    learn = knowledge.learn
+
+    def watched(gp, measured, *arguments, **options):
+        seen.append(measured.X[measured.seen])
+        return learn(gp, measured, *arguments, **options)
+
+    monkeypatch.setattr(knowledge, "learn", watched)
+    monkeypatch.setattr(knowledge, "LEARNED", 8)
+    opt = Optimiser(SPACE, seed=1, outcome_constraints={"cost": (None, 8.0)})
+    for place in opt._whole_space().design(12, 3):
+        opt.tell(SPACE.point(place), branin(SPACE.point(place)), cost=place[1])
+    opt._knowledge()
+    values, outcome = seen
+    assert len(values) == 8
+    np.testing.assert_array_equal(values, outcome)
+
+
+def test_all_pending_points_are_believed():
+    few = np.random.default_rng(0).uniform(size=(20, 2))
+    measured = surrogate.Measured.filled(few, few[:, 0], np.zeros(20), 32)
+    more, pending = knowledge._with_pending(measured, np.random.default_rng(1).uniform(size=(40, 2)))
+    assert len(more.y) == 64
+    assert pending.sum() == 40
+    np.testing.assert_array_equal(more.X[:20], few)
+    assert surrogate.capacity_for(480 + 100) == 1024
 
 
 def test_the_same_history_and_seed_give_the_same_answer(tmp_path):

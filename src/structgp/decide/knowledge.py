@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -24,15 +24,13 @@ from ..process.gp import GP
 from . import acquire
 from .acquire import Belief, Failure, Outcome, View
 from .search import CLIMBERS, LOCAL, SPREAD
-from .surrogate import CAPACITIES, Learned, Measured, belief_of, capacity_for, learn, prior, unlearned
+from .surrogate import CAPACITIES, LEARNED, OFTEN, Learned, Measured, belief_of, capacity_for, learn, prior, unlearned
 from .warp import ValueWarp, fit_warp
 
 if TYPE_CHECKING:
     from .optimise import Optimiser
 
-OFTEN = 40  # rows up to which parameters are learned anew for each question; beyond, for every fourth
-LEARNED = 224  # rows that parameters are learned from at most
-LABELLED = 512  # rows that failures are learned from at most
+MOST = CAPACITIES[-1] - 32  # rows that are looked at, and runs that failures are learned from
 NODES = 24  # of averages in the user's units
 
 
@@ -145,12 +143,14 @@ class Knowledge:
     @one_lapack_thread
     def rehearse(self, capacity: int) -> None:
         """Run all programs with room for so many rows, so that they are compiled."""
-        resized = lambda rows: Measured.filled(rows.X[rows.seen], rows.y[rows.seen], rows.noise[rows.seen], capacity)
-        for learned in self.learned:
-            if learned is not None:
-                learn(learned.gp, resized(self.measured), learned.draws.center, self.optimiser.members, 0, climbs=False)
-        outcomes = {name: (scale, one, resized(rows)) for name, (scale, one, rows) in self.outcomes.items()}
-        dataclasses.replace(self, capacity=capacity, measured=resized(self.measured), outcomes=outcomes).look()
+        measured = self.measured.resized(capacity)
+        outcomes = {name: (scale, one, rows.resized(capacity)) for name, (scale, one, rows) in self.outcomes.items()}
+        pairs = [(one, measured) for one in self.learned if one is not None] + [pair for _, *pair in outcomes.values()]
+        if capacity <= capacity_for(LEARNED + 1):  # parameters are learned from no more
+            for one, rows in pairs:
+                learn(one.gp, rows, one.draws.center, self.optimiser.members, 0, climbs=False)
+        failures = None if self.failures is None else _failures(self.optimiser, capacity)
+        dataclasses.replace(self, capacity=capacity, measured=measured, outcomes=outcomes, failures=failures).look()
 
     def look(self) -> None:
         """Run the programs that look for a place, so that they are compiled."""
@@ -197,11 +197,12 @@ def learn_from(optimiser: Optimiser, fresh: bool) -> Knowledge:
     kept, remarks = kept_rows(warp(y), optimiser.seed)
     done, y, good = [run for run, keep in zip(done, kept, strict=True) if keep], y[kept], good[kept]
     X = space.seen(np.array([space.place(run.point) for run in done]))
-    capacity = capacity_for(len(y) + 1)
+    capacity = capacity_of(history)
     noise = np.full(len(y), optimiser.noise or 0.0) * warp.slope(y) ** 2
     measured = Measured.filled(X, warp(y), noise, capacity)
     some = some_rows(warp(y), LEARNED, optimiser.seed)
-    shown = measured if some.all() else Measured.filled(X[some], warp(y)[some], noise[some], capacity_for(LEARNED + 1))
+    few = min(capacity, capacity_for(LEARNED + 1))
+    shown = measured.resized(few, some)
     last = optimiser.modes
     climbs = last is None or len(y) <= OFTEN or len(history) - last.climbed >= 4
     seed = optimiser._seed(0)
@@ -237,10 +238,11 @@ def learn_from(optimiser: Optimiser, fresh: bool) -> Knowledge:
         rows = Measured.filled(X, scale(values), np.zeros(len(y)), capacity)
         center = None if last is None else last.outcomes.get(name)
         gp = prior(None, space.columns, None)
-        outcomes[name] = scale, learn(gp, rows, center, optimiser.members, seed + number + 1, climbs), rows
+        one = learn(gp, rows.resized(few, some), center, optimiser.members, seed + number + 1, climbs)
+        outcomes[name] = scale, one, rows
     if early is not None:
         early.wait()
-    return knowing(tuple(learned), tuple(fitted), weights, outcomes, _failures(optimiser), tuple(remarks))
+    return knowing(tuple(learned), tuple(fitted), weights, outcomes, _failures(optimiser, capacity), tuple(remarks))
 
 
 def _looking(knowing: Callable[..., Knowledge], optimiser: Optimiser, measured: Measured) -> Early | None:
@@ -254,15 +256,20 @@ def _looking(knowing: Callable[..., Knowledge], optimiser: Optimiser, measured: 
     return Early(knowing(guesses, nothing, np.full(len(models), 1 / len(models)), {}, None, ()).look)
 
 
-def _failures(optimiser: Optimiser) -> Any:
-    """The process behind runs that went well or failed, None where none failed."""
+def capacity_of(history: Sequence[Any]) -> int:
+    """The number of rows that all models of a history are filled up to."""
+    return capacity_for(min(len(history), MOST) + 1)
+
+
+def _failures(optimiser: Optimiser, capacity: int) -> Any:
+    """The process behind runs that went well or failed, filled up to so many rows; None where none failed."""
     labels = np.array([not run.failed for run in optimiser.history])
     if labels.all():
         return None
     space, best = optimiser.space, optimiser.best
     places = np.array([space.place(run.point) for run in optimiser.history])
     center = places[0] if best is None else space.place(best.point)
-    rows = some_labels(places, center, LABELLED, optimiser.seed)
+    rows = some_labels(places, center, MOST, optimiser.seed)
     if labels[rows].all():
         return None
     X = space.seen(places[rows])
@@ -273,15 +280,14 @@ def _failures(optimiser: Optimiser) -> Any:
         with_note(100.0, LogNormal(math.log(100.0), 1.0)),
     )
     options: dict[str, Any] = {"parameters": "best", "restarts": 0, "progress": False, "structure": "dense"}
-    return GP(kernel, Bernoulli()).fit(X, labels[rows].astype(float), **options).posterior
+    told = np.append(labels[rows].astype(float), np.full(capacity - len(rows), np.nan))
+    return GP(kernel, Bernoulli()).fit(np.resize(X, (capacity, space.columns)), told, missing="infer", **options).posterior
 
 
 def kept_rows(z: np.ndarray, seed: int) -> tuple[np.ndarray, list[str]]:
     """Of very many rows the better ones, and some of the others."""
-    most = CAPACITIES[-1] - 32
-    kept = some_rows(z, most, seed)
-    half = most // 2
-    return kept, [] if kept.all() else [f"of {len(z)} rows the best {half} and {most - half} of the others are looked at"]
+    kept, half = some_rows(z, MOST, seed), MOST // 2
+    return kept, [] if kept.all() else [f"of {len(z)} rows the best {half} and {MOST - half} of the others are looked at"]
 
 
 def some_rows(z: np.ndarray, most: int, seed: int) -> np.ndarray:
@@ -307,7 +313,6 @@ def _with_pending(measured: Measured, waiting: np.ndarray) -> tuple[Measured, np
     """Rows with pending ones after those that were seen, and which these are."""
     count = int(np.sum(measured.seen))
     capacity = max(len(measured.y), capacity_for(count + len(waiting)))
-    waiting = waiting[: capacity - count]
     pending = (np.arange(capacity) >= count) & (np.arange(capacity) < count + len(waiting))
     if not len(waiting):
         return measured, pending

@@ -20,11 +20,11 @@ from ..process.gp import GP
 from ..process.mixture import FittedMixture
 from . import acquire
 from .acquire import View
-from .knowledge import Knowledge, Modes, learn_from
+from .knowledge import Knowledge, Modes, capacity_of, learn_from
 from .rules import Region, box_around
 from .search import SAME, Search, best_of_draw, best_place
 from .space import Limit, Space, as_limit, as_space
-from .surrogate import CAPACITIES, capacity_for, prior
+from .surrogate import CAPACITIES, prior
 
 MEMBERS = 8  # of the average over parameters
 METHODS = {"average": "laplace", "best": "laplace", "importance": "importance", "ais": "ais"}
@@ -297,6 +297,12 @@ class Optimiser(Result):
         D = len(self.space)
         return Search(self.space, self.constraints, np.zeros(D), np.ones(D))
 
+    def _box(self, center: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The corners of where to look around the best place."""
+        runs = self.history[max(self.initial - 1, 0) :]
+        reached = [self._signed(run.value) if self._is_good(run) else math.nan for run in runs]
+        return box_around(self.region, center, reached)
+
     def _by_model(self, n: int, pending: list[np.ndarray]) -> list[Suggestion]:
         knowledge = self._knowledge()
         found, remarks = [], list(knowledge.remarks)
@@ -304,8 +310,7 @@ class Optimiser(Result):
         for _ in range(n):
             seed = self._seed(len(pending))
             view, center = knowledge.view(pending)
-            reached = [math.nan if run.failed else self._signed(run.value) for run in self.history[max(self.initial - 1, 0) :]]
-            search = Search(self.space, self.constraints, *box_around(self.region, center, reached))
+            search = Search(self.space, self.constraints, *self._box(center))
             taken = np.array([*(self.space.place(run.point) for run in self.history), *pending]).reshape(-1, len(self.space))
             if self.acquisition == "thompson":
                 place, worth = self._thompson(view, search, center, taken, seed)
@@ -353,8 +358,7 @@ class Optimiser(Result):
         if last is not None and last.history == len(self.history):
             return last
         early: Early | None = self.__dict__.get("_early")
-        done = sum(not run.failed for run in self.history)
-        if early is not None and (last is None or capacity_for(done + 1) > last.capacity):
+        if early is not None and (last is None or capacity_of(self.history) > last.capacity):
             early.wait()  # what is needed now is compiled there
         knowledge = learn_from(self, last is None)
         self.__dict__["_kept"], self.modes = knowledge, knowledge.modes
@@ -374,12 +378,11 @@ class Optimiser(Result):
     def _prepare(self, knowledge: Knowledge) -> None:
         """Compile the programs of the next capacity on another thread, when this one will soon be full."""
         capacity, most = knowledge.capacity, self.evaluations or math.inf
-        full = np.sum(knowledge.measured.seen) >= AHEAD * capacity
-        if not full or capacity == CAPACITIES[-1] or self.__dict__.get("_ready", 0) >= capacity or most <= capacity:
+        full, what = len(self.history) >= AHEAD * capacity, (capacity, knowledge.failures is None)
+        if not full or capacity == CAPACITIES[-1] or self.__dict__.get("_ready") == what or most <= capacity:
             return
-        larger = CAPACITIES[CAPACITIES.index(capacity) + 1]
-        self.__dict__["_ready"] = capacity
-        self.__dict__["_early"] = Early(lambda: knowledge.rehearse(larger))
+        self.__dict__["_ready"] = what
+        self.__dict__["_early"] = Early(lambda: knowledge.rehearse(2 * capacity))
 
     def __repr__(self) -> str:
         best = self.best

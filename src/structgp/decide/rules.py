@@ -105,7 +105,7 @@ class Adaptive:
             raise ValueError(f"Adaptive: 0 < least ≤ reach ≤ most ≤ 1 and grow > 1 are needed, got {self!r}")
 
     def reaches(self, values: Sequence[float]) -> float:
-        """How far to look after these values, of which small ones are good; NaN is a failure."""
+        """How far to look after these values, of which small ones are good; NaN is a run that failed or broke a limit."""
         reach, best = self.reach, math.inf
         for number, value in enumerate(values):
             if number:
