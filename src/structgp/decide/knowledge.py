@@ -145,7 +145,8 @@ class Knowledge:
         """Run all programs with room for so many rows, so that they are compiled."""
         measured = self.measured.resized(capacity)
         outcomes = {name: (scale, one, rows.resized(capacity)) for name, (scale, one, rows) in self.outcomes.items()}
-        pairs = [(one, measured) for one in self.learned if one is not None] + [pair for _, *pair in outcomes.values()]
+        pairs = [(one, measured) for one in self.learned if one is not None]
+        pairs += [(one, rows) for _, one, rows in outcomes.values()]
         if capacity <= capacity_for(LEARNED + 1):  # parameters are learned from no more
             for one, rows in pairs:
                 learn(one.gp, rows, one.draws.center, self.optimiser.members, 0, climbs=False)

@@ -44,7 +44,7 @@ def learn_from_some(
     rows = np.sort(np.random.default_rng(0).permutation(seen)[:count])
     X, some = np.asarray(inputs.points)[rows], jax.tree.map(lambda values: np.asarray(values)[rows], data)
     whole = len(data.seen) <= count  # whoever fills rows up has few sizes of them
-    objective = evidence_objective(model, *((inputs, data) if whole else (as_inputs(X), some)), Cholesky())
+    objective = evidence_objective(model, inputs if whole else as_inputs(X), data if whole else some, Cholesky())
     options: dict[str, Any] = {"max_evaluations": max_evaluations, "deadline": deadline, "seed": seed, "progress": progress}
     options |= {"restarts": 0, "worth": WORTH, "units": units_of(model, X, some), "limits": limits_of(model, X, some)}
     from_there = lambda begin: climb(model, objective, [free_vector(begin)], len(rows), began, **options)
