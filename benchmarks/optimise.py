@@ -119,6 +119,9 @@ PROBLEMS: dict[str, tuple[Callable[[np.ndarray], float], list[tuple[float, float
 BARS = ("branin", "hartmann", "rosenbrock", "ackley")
 
 
+STEPS = (0.1, 0.15, 0.2, 0.3)  # of central differences
+
+
 class Asker:
     """One method: asked for a place of the unit cube, told what came of it (small values are good)."""
 
@@ -518,7 +521,7 @@ STUDIES: dict[str, tuple[Callable[..., dict[str, Any]], tuple[str, ...], tuple[s
         "samples",
     ),
     "integrals": (run_integral, ("random",), ("kernel", "antiderivative"), "|error| / sd"),
-    "gradients": (run_gradient, ("bump",), ("active", "even", "central-0.1", "central-0.3"), "relative error"),
+    "gradients": (run_gradient, ("bump",), ("active", "even", *(f"central-{h}" for h in STEPS)), "relative error"),
     "history": (run_history, ("hartmann",), ("suggest",), "CPU seconds"),
     "pole": (run_pole, ("long", "short"), ("aligned", "smooth", "aligned+rotated", "random"), "evaluations"),
 }

@@ -189,3 +189,24 @@ def test_a_gradient_is_estimated():
     assert np.all(np.abs(found.mean - truth) < 4 * found.sd)
     assert np.all(np.abs(found.places - [0.2, 0.4]) <= 0.5)
     assert np.all(np.linalg.eigvalsh(found.covariance) > 0)
+
+
+@pytest.mark.full
+def test_gradients_from_noisy_values_are_as_sure_as_they_may_be():
+    """Bumps and waves in three dimensions: with beliefs that suit optimisation, errors are twice as large as claimed."""
+    squares = []
+    for seed in (100, 102, 104):
+        for wavy in (False, True):
+            rng = np.random.default_rng(seed)
+            if wavy:
+                a, b = rng.uniform(1, 5, 3), rng.uniform(0, 6, 3)
+                f, slope = lambda x, a=a, b=b: np.sum(np.sin(a * x + b)), a * np.cos(a * 0.55 + b)
+            else:
+                scales, c = np.linspace(0.3, 1, 3), 0.55 - rng.uniform(0.15, 0.35, 3)
+                f = lambda x, c=c, scales=scales: np.exp(-0.5 * np.sum(((x - c) / scales) ** 2))
+                slope = -f(np.full(3, 0.55)) * (0.55 - c) / scales**2
+            sd = 0.1 * np.std([f(u) for u in rng.uniform(size=(200, 3))])
+            noisy = lambda x, f=f, sd=sd, rng=rng: f(x) + sd * rng.standard_normal()
+            found = sg.estimate_gradient(noisy, np.full(3, 0.55), 13, seed=seed)
+            squares.append(np.mean(((found.mean - slope) / found.sd) ** 2))
+    assert 0.1 < np.mean(squares) < 2.0
