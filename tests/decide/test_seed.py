@@ -5,6 +5,7 @@ import pytest
 from benchmarks.double_pole import INPUTS, _slopes, fitness
 
 import structgp as sg
+from structgp.decide import surrogate
 
 
 def bump(x):
@@ -35,6 +36,38 @@ def test_several_models_are_weighted_by_their_evidence():
         assert sum(opt.account.weights.values()) == pytest.approx(1.0)
     assert shares[0] < 0.5 < 0.95 < shares[1]
     assert "P(aligned) = " in str(opt.account)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "turned"),
+    [
+        (sg.Rotated(sg.SquaredExponential([0.3, 0.3, 0.3])), 9),
+        (sg.SquaredExponential(sg.GivensMetric([0.3, 0.3, 0.3], [0.0, 0.0, 0.0])), 3),
+        (sg.SquaredExponential([0.3, 0.3, 0.3]), 0),
+    ],
+    ids=["rotated", "angles", "aligned"],
+)
+def test_one_climb_begins_in_axes_that_are_drawn(kernel, turned, monkeypatch):
+    seen = []
+
+    def watched(evaluate, starts, *arguments, **options):
+        seen.append(np.array(starts))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(surrogate, "minimise_all", watched)
+    X = np.random.default_rng(0).uniform(size=(9, 3))
+    measured = surrogate.Measured.filled(X, X[:, 0], np.zeros(9), 32)
+    gp = surrogate.prior(kernel, 3, 0.0)
+    for seed in (0, 1):
+        with pytest.raises(KeyboardInterrupt):
+            surrogate.learn(gp, measured, None, 2, seed)
+    turns = surrogate._turns(gp)
+    assert turns.sum() == turned
+    (_, center, short, _), (_, _, other, _) = seen
+    np.testing.assert_array_equal(short[~turns], other[~turns])  # lengthscales are those of every seed
+    assert np.all(short[~turns] <= center[~turns])
+    assert not turns.any() or np.max(np.abs(short[turns] - center[turns])) > 0.1
+    assert not turns.any() or np.max(np.abs(short[turns] - other[turns])) > 0.1
 
 
 def test_a_region_keeps_near_the_best():

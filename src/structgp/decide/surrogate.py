@@ -45,8 +45,8 @@ from ..learn.peak import Averaging, Draws, Evidence
 from ..likelihoods.gaussian import Gaussian
 from ..linalg.dense.cholesky import one_lapack_thread
 from ..means import Basis, Powers
-from ..parameters.supports import Positive, Real
-from ..parameters.tree import free_bounds, learned_leaves, with_free
+from ..parameters.supports import Orthonormal, Positive, Real
+from ..parameters.tree import Leaf, free_bounds, learned_leaves, with_free
 from ..process.conditioning import posterior_of
 from ..process.gp import GP
 from .acquire import Belief
@@ -146,7 +146,7 @@ def learn(
     if last is None or climbs:
         rng = np.random.default_rng([seed, 1])
         starts = beliefs.sample(gp, rng, STARTS)
-        starts[1], starts[2] = beliefs.center @ beliefs.units.T, _short(gp, beliefs)
+        starts[1], starts[2] = beliefs.center @ beliefs.units.T, np.where(_turns(gp), starts[2], _short(gp, beliefs))
         if last is not None:
             starts[0] = last
         low, high = _limits(beliefs)
@@ -195,7 +195,7 @@ def beliefs_about(gp: GP, measured: Measured) -> WeakBeliefs:
         part = slice(at, at := at + leaf.free_size)
         if leaf.prior is not None or not np.all(general.ours[part]):
             continue
-        if isinstance(leaf.support, Real) and leaf.path.endswith("angles"):  # of rotations: all alike
+        if _is_angle(leaf):  # of rotations: all alike
             center[part], width[part] = 0.0, ANGLE / np.abs(np.diag(general.units)[part])
         if not (isinstance(leaf.support, Positive) or leaf.path == "likelihood.noise"):
             continue
@@ -213,6 +213,16 @@ def _short(gp: GP, beliefs: WeakBeliefs) -> np.ndarray:
     names = [leaf.path.split(".") for leaf in learned_leaves(gp) for _ in range(leaf.free_size)]
     short = np.array(["lengthscale" in name for name in names])
     return (beliefs.center - SHORT * np.where(short & beliefs.averaged, beliefs.width, 0.0)) @ beliefs.units.T
+
+
+def _turns(gp: GP) -> np.ndarray:
+    """Which entries of θ say how a kernel is turned: one climb begins in axes that are drawn, as if the places were turned."""
+    turns = [isinstance(leaf.support, Orthonormal) or _is_angle(leaf) for leaf in learned_leaves(gp)]
+    return np.repeat(np.array(turns, bool), [leaf.free_size for leaf in learned_leaves(gp)])
+
+
+def _is_angle(leaf: Leaf) -> bool:
+    return isinstance(leaf.support, Real) and leaf.path.endswith("angles")
 
 
 def _limits(beliefs: WeakBeliefs) -> tuple[np.ndarray, np.ndarray]:
