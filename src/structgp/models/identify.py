@@ -25,6 +25,7 @@ MOST_POLES = 10
 FEWEST = 10  # values of an output
 WORTH_IT, MANY = 0.02, 20_000  # share of the outputs before whose inputs are averaged over, and of how many
 METHODS = ("gp", "dc", "tc", "ls", "poles", "joint", "analog")
+LENGTHS = (None, "bic", "aicc")  # by which criterion that of a least-squares response is chosen
 
 
 class Response(NamedTuple):
@@ -235,6 +236,10 @@ def identify(
     inputs, outputs = _table(u, "u"), _table(y, "y")
     if method not in METHODS:
         raise ValueError(f"method must be one of {list(METHODS)}, got {method!r}")
+    if length not in LENGTHS:
+        raise ValueError(f"length must be 'bic', 'aicc' or None, got {length!r}")
+    if length is not None and method != "ls":
+        raise ValueError(f"length={length!r} is for method='ls': a prior says how long a response is for method={method!r}")
     gaps = np.flatnonzero(~np.isfinite(inputs).all(axis=1))
     if len(gaps) and method not in ("joint", "analog"):
         raise ValueError(f"u has gaps (rows {few(gaps)}): inputs must be known, or pass method='joint', which fills them")
