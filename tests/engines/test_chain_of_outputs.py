@@ -130,9 +130,18 @@ def test_a_grid_of_outputs_with_gaps_goes_along_time():
     kernel = sg.Coregion.low_rank(3).on(1) * sg.Matern32(5.0).on(0)
     values = np.sin(t / 7)[:, None] * np.array([1.0, -0.5, 2.0])
     values[10:20, 1] = np.nan
-    plan = sg.GP(kernel, sg.Gaussian(0.1)).plan(sg.Grid(t, np.arange(3.0)), y=values)
-    assert plan.engine.name == "Kalman"
-    assert "states" in plan.chosen.note
+    fitted = sg.GP(kernel, sg.Gaussian(0.1)).condition(sg.Grid(t, np.arange(3.0)), values.ravel(), missing="infer")
+    assert fitted.plan.engine.name == "Kalman"
+    assert "states" in fitted.plan.chosen.note
+    assert len(fitted.inputs) == 60000
+    some = slice(0, 60)  # so far along the chain forgets where it ends: the matrix of some rows has the same values in the gap
+    X = np.column_stack([np.repeat(t[some], 3), np.tile(np.arange(3.0), 60)])
+    seen = np.isfinite(values[some].ravel())
+    dense = sg.GP(kernel, sg.Gaussian(0.1)).condition(X[seen], values[some].ravel()[seen], structure="dense")
+    gap = np.column_stack([t[10:20], np.ones(10)])
+    p, q = fitted.predict(gap), dense.predict(gap)
+    np.testing.assert_allclose(p.mean, q.mean, rtol=1e-6)
+    np.testing.assert_allclose(p.variance, q.variance, rtol=1e-6)
 
 
 def test_a_part_with_lags_of_its_own_is_refused_with_the_reason():
@@ -141,6 +150,27 @@ def test_a_part_with_lags_of_its_own_is_refused_with_the_reason():
         sg.GP(part, NOISE).condition(X, Y, structure="markov")
     with pytest.raises(ValueError, match=r"looks at times and outputs together: put it on the times alone, by .on\(0\)"):
         sg.GP(sg.MaternFilters(3) + sg.Matern32(), NOISE).condition(X, Y, structure="markov")
+
+
+def test_stand_ins_with_a_finite_state_go_along_time_with_outputs():
+    """Where only the kernel of times lacks a state: rows in any order, and a table of which every cell was seen."""
+    between = sg.Coregion([[0.7], [-0.4], [1.1]], [0.3, 0.5, 0.2]).on(1)
+    gp = sg.GP(between * sg.SquaredExponential(1.5).on(0), NOISE)
+    with pytest.raises(ValueError, match='Matern72 is close, or approximate="state-space"'):
+        gp.condition(X, Y, structure="markov")
+    exact, close = gp.condition(X, Y, structure="dense"), gp.condition(X, Y, approximate="state-space")
+    assert close.plan.engine.name == "Kalman"
+    np.testing.assert_allclose(close.log_evidence, exact.log_evidence, atol=0.05)
+    p, q = exact.predict(XS), close.predict(XS)
+    np.testing.assert_allclose(q.mean, p.mean, atol=0.01)
+    np.testing.assert_allclose(q.sd, p.sd, atol=0.01)
+    table = np.sin(0.5 * np.arange(8.0)[:, None] + 0.3 * np.arange(3)) * [1.0, 2.0, 3.0]
+    whole = gp.condition(np.arange(8.0), table, approximate="state-space")
+    assert whole.plan.engine.name == "Kalman"
+    np.testing.assert_allclose(whole.log_evidence, gp.condition(np.arange(8.0), table).log_evidence, atol=0.05)
+    apart = sg.GP(sg.GaussianFilters(3), NOISE)
+    with pytest.raises(ValueError, match="GaussianFilters has no finite state"):
+        apart.condition(X, Y, approximate="state-space")
 
 
 @pytest.mark.full

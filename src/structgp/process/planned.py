@@ -96,8 +96,10 @@ def _planned_here(
         if not approximation.needless(inputs):
             inputs, data = approximation.rows(gp, inputs, data)
             gp = approximation.applied(gp, inputs, data)
+        along = _along_time(gp, inputs) if approximation.structure in ALONG_TIME else None
+        inputs = inputs if along is None else along
         return Planned(gp, inputs, data, plan(gp, inputs, structure, approximation, data, name), rule)
-    grid, along = _as_grid(gp, inputs), _along_time(gp, inputs, data)
+    grid, along = _as_grid(gp, inputs), None if _is_product(gp, inputs, data) else _along_time(gp, inputs)
     if along is not None and (structure in ("auto", "markov") or (structure == "toeplitz" and grid is None)):
         in_time = plan(gp, along, structure, None, data, name)
         others = grid or (inputs if isinstance(inputs, Grid) else None)
@@ -120,15 +122,18 @@ def _as_grid(gp: Any, inputs: Inputs) -> Grid | None:
     return grid_of(np.asarray(inputs.X), inputs.clocks, from_rows=True)
 
 
-def _along_time(gp: Any, inputs: Inputs, data: Data | None) -> Times | None:
-    """Rows of a time and the number of an output, if that is what the kernel sees in them; not a full grid of factors."""
+def _is_product(gp: Any, inputs: Inputs, data: Data | None) -> bool:
+    """Whether the covariance is a product of factors over the axes of a grid, of which every cell was seen."""
+    full = isinstance(inputs, Grid) and inputs.complete and (data is None or bool(np.all(data.seen)))
+    return full and len(all_factors(gp.kernel, inputs.dimension)) > 1
+
+
+def _along_time(gp: Any, inputs: Inputs) -> Times | None:
+    """Rows of a time and the number of an output, if that is what the kernel sees in them."""
     found = outputs_of(gp.kernel)
     if found is None or inputs.dimension != 2 or found.among(2) != 1 or gp.likelihood.latents > 1:
         return None
     if isinstance(inputs, Times):
         return inputs
-    full = isinstance(inputs, Grid) and inputs.complete and (data is None or np.all(data.seen))
-    if full and len(all_factors(gp.kernel, 2)) > 1:
-        return None
     clocks = clocks_of(inputs) if any(clocks_of(inputs)) else ()
     return as_times_of_outputs(np.asarray(inputs.points), clocks)
