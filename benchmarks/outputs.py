@@ -3,7 +3,7 @@
     python -m benchmarks.outputs jura                        # cadmium at 100 places from nickel and zinc; beside GPyTorch
     python -m benchmarks.outputs e4 e5 e6 e7 e8 --draws 12 --jobs 8
     python -m benchmarks.outputs unrelated --draws 8         # series that share nothing: what a coupled model loses
-    python -m benchmarks.outputs bank --draws 50 --jobs 8    # 50 random systems, three settings, least squares, TC, DC, default
+    python -m benchmarks.outputs bank --draws 50 --jobs 8    # 50 random systems, seven settings, least squares, TC, DC, default
     python -m benchmarks.outputs peer --draws 12             # the same systems by the package impulseest, if it is installed
     python -m benchmarks.outputs speed                       # gradients in units of one Matérn-3/2; --rows 1000000
     python -m benchmarks.outputs sensors portfolios          # 15 columns, days missing: together, alone, by a line
@@ -163,7 +163,16 @@ def unrelated(seed: int, parameters: str) -> dict[str, Any]:
     return {"nlp together": together, "nlp apart": apart, "together − apart": together - apart, "said to share": spoken}
 
 
-SETTINGS = {"white, SNR 10": (250, 10.0, 0.0), "low-pass, SNR 10": (250, 10.0, 0.6), "low-pass, SNR 1": (500, 1.0, 0.6)}
+# rows, signal to noise, and what white noise goes through: one pole, or a Butterworth filter by its order and cutoff
+SETTINGS: dict[str, tuple[int, float, float | tuple[int, float]]] = {
+    "white, SNR 10": (250, 10.0, 0.0),
+    "low-pass, SNR 10": (250, 10.0, 0.6),
+    "low-pass, SNR 1": (500, 1.0, 0.6),
+    "butter 1, SNR 10": (250, 10.0, (1, 0.4)),
+    "butter 1, SNR 1": (500, 1.0, (1, 0.4)),
+    "butter 2, SNR 10": (250, 10.0, (2, 0.4)),
+    "butter 2, SNR 1": (500, 1.0, (2, 0.4)),
+}
 WAYS: dict[str, dict[str, Any]] = {
     "ls": {"method": "ls"},
     "ls bic": {"method": "ls", "length": "bic"},
@@ -200,12 +209,12 @@ class Record(NamedTuple):
 
 def record(seed: int, setting: str, n: int = 100) -> Record:
     """The records of a random system."""
-    from scipy.signal import lfilter
+    from scipy.signal import butter, lfilter
 
     N, snr, low = SETTINGS[setting]
     rng = np.random.default_rng(10_000 + seed)
     h = system(rng)
-    u = lfilter([1 - low], [1, -low], rng.standard_normal(N + n + 500))[100:]
+    u = lfilter(*(butter(*low) if isinstance(low, tuple) else ([1 - low], [1, -low])), rng.standard_normal(N + n + 500))[100:]
     u = u / u.std()
     f = lfilter(h, [1.0], u)
     u, f = u[-(N + n - 1) :], f[-N:]

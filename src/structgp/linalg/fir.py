@@ -108,6 +108,17 @@ def estimate(data: Sums, L: Float[np.ndarray, "n r"], ratio: float) -> Estimate:
     return Estimate(root.T @ half, c * ratio * root.T @ root, c, c * ratio, log_evidence(data, L, ratio))
 
 
+def conditioned(
+    data: Sums, K: Float[np.ndarray, "n n"], ratio: float, scale: float
+) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n n"]]:
+    """Mean and covariance of the response under the covariance scale·K, which may be singular, and noise of variance scale·λ."""
+    values, vectors = np.linalg.eigh(K)
+    L = vectors * np.sqrt(np.maximum(values, 0.0))
+    B = L.T @ data.R @ L + ratio * np.eye(len(K))
+    root = np.linalg.solve(np.linalg.cholesky(B), L.T)
+    return root.T @ (root @ data.b), scale * ratio * root.T @ root
+
+
 def _solved(data: Sums, L: np.ndarray, ratio: float) -> tuple[np.ndarray | None, float, np.ndarray]:
     """The Cholesky factor of B, the scale c, and B^{−½}Lᵀb; no factor where rounding leaves none."""
     from scipy.linalg import solve_triangular

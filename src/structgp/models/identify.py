@@ -16,7 +16,7 @@ from ..inputs.reading import few, read_numbers
 from ..kernels.filters import TransferFunction
 from ..linalg import fir
 from ..posterior import Result
-from .impulse_prior import EXCITED, ImpulsePrior, least_squares, with_resonance
+from .impulse_prior import EXCITED, ImpulsePrior, least_squares, left_open, with_resonance
 from .rational import Poles, filtered, output_error
 from .unseen_inputs import Unseen, averaged_over_unseen
 
@@ -315,11 +315,13 @@ def identify_one(
         if method in ("gp", "poles", "joint") and v.shape[1] == 1:
             chosen, omega = with_resonance(chosen, frequencies, power[0])
             resonance = None if omega is None else omega / dt
+        chosen, mode, evidence = chosen.at_its_mode()
         if unseen is None or unseen.none:
-            mean, covariance, noise, evidence = chosen.averaged(generator(seed))
+            mean, covariance, noise = chosen.averaged(generator(seed))
         else:
-            chosen, evidence = chosen.at_its_mode()
             mean, covariance, noise, v = averaged_over_unseen(unseen, chosen, generator(seed))
+            chosen = dataclasses.replace(chosen, data=fir.sums(v, z, n).without_level())
+        covariance = covariance + left_open(chosen, mode, frequencies, power)
     whole_sums = fir.sums(v, z, n)
     weights = mean.reshape(v.shape[1], n)
     level = (whole_sums.y_total - whole_sums.total @ mean) / whole_sums.rows  # of the output, for inputs at their level

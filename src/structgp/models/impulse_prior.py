@@ -2,6 +2,11 @@
 
 The DC kernel is centred at TC, with one damped resonance where the evidence pays for it and the input excited its frequency.
 Its few hyperparameters are averaged over. Least squares believe nothing.
+
+A kernel that was learned from some frequencies goes on to others, where no input had power, as if it had been seen there. That
+is the best guess, and no measure of what may be there: bands count what `left_open` adds. At frequencies of which the data say
+nothing a response may hold as much power as at those of which they do, give or take two nats, and forget it as fast or slowly as
+any; what that adds to the spread is counted around the estimate, which stays.
 """
 
 from __future__ import annotations
@@ -17,6 +22,9 @@ GAIN = 3.0  # nats from which on a resonance is taken
 EXCITED = 0.1  # of the largest power of the input, from which on a frequency counts as excited
 DRAWS = 48  # of the hyperparameters
 HEAVY = 5.0  # degrees of freedom of the density that they are drawn from
+DECAY = (2.0, 1.5)  # of logit α, where it is believed to be, and how surely
+UNKNOWN = 2.0  # nats within which the power at frequencies that were not excited is believed to be that at the others
+DECAYS = tuple(1 / (1 + np.exp(-DECAY[0] - DECAY[1] * at)) for at in (-1.15, -0.32, 0.32, 1.15))  # four alike shares of all
 
 
 def least_squares(data: fir.Sums, n: int, inputs: int, length: str | None) -> tuple[np.ndarray, np.ndarray, float, float]:
@@ -57,7 +65,7 @@ class ImpulsePrior:
     @property
     def center(self) -> tuple[np.ndarray, np.ndarray]:
         """Where each is believed to be, and how surely."""
-        each = [(2.0, 1.5), (0.0, 0.7 if self.method != "tc" else 1e-3)]
+        each = [DECAY, (0.0, 0.7 if self.method != "tc" else 1e-3)]
         found = each + [pair for _ in range(self.inputs - 1) for pair in (*each, (0.0, 2.0))] + [(-2.0, 4.0)]
         if self.resonant:
             found += [(-2.0, 1.0), (2.0, 1.0), (self.omega, 0.5)]
@@ -115,10 +123,10 @@ class ImpulsePrior:
         z[~fixed] = found.x
         return (z, -float(found.fun)) if -found.fun > self.log_density(best) else (best, self.log_density(best))
 
-    def at_its_mode(self) -> tuple[ImpulsePrior, float]:
-        """The same that next begins at its mode, and the log density there."""
+    def at_its_mode(self) -> tuple[ImpulsePrior, np.ndarray, float]:
+        """The same that next begins at its mode, the mode, and the log density there."""
         z, value = self.climbed()
-        return dataclasses.replace(self, start=z), value
+        return dataclasses.replace(self, start=z), z, value
 
     def draws(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Weighted draws of z around its mode, which comes first."""
@@ -138,14 +146,42 @@ class ImpulsePrior:
         weights = np.where(weights > 1e-4 * weights.sum(), weights, 0.0)
         return np.array(draws), weights / weights.sum()
 
-    def averaged(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float, float]:
-        """Mean and covariance of the response, noise and log evidence at the mode, averaged over z."""
+    def averaged(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float]:
+        """Mean and covariance of the response and noise, averaged over z."""
         draws, weights = self.draws(rng)
         kept = [(w, fir.estimate(self.data, *self.root(z))) for w, z in zip(weights, draws, strict=True) if w > 0]
         mean = sum(w * found.mean for w, found in kept)
         covariance = sum(w * (found.covariance + np.outer(found.mean - mean, found.mean - mean)) for w, found in kept)
         noise = float(sum(w * found.noise for w, found in kept))
-        return np.asarray(mean), np.asarray(covariance), noise, self.log_density(draws[0])
+        return np.asarray(mean), np.asarray(covariance), noise
+
+
+def left_open(prior: ImpulsePrior, z: np.ndarray, frequencies: np.ndarray, power: np.ndarray) -> np.ndarray:
+    """What is added to the covariance of the response for frequencies of which inputs of this power let the data say nothing."""
+    L, ratio = prior.root(z)
+    known, n = fir.estimate(prior.data, L, ratio), prior.n
+    K, i = L @ L.T, np.arange(n)
+    w = (np.arange(max(2 * n, 256)) + 0.5) * np.pi / max(2 * n, 256)
+    waves, apart = np.cos(np.outer(i, w)), np.abs(i[:, None] - i)
+    spectra = []
+    for k, of_input in enumerate(power):
+        block, S = K[k * n : (k + 1) * n, k * n : (k + 1) * n], np.interp(w, frequencies, of_input)
+        sums = np.array([np.trace(block, m) for m in i])
+        energy = 2 * sums @ waves - sums[0]  # of the response that is expected at each frequency
+        told = S * (S @ energy) / S.sum() / ratio * prior.data.rows / n  # of the data, in units of what is believed
+        unsaid = 1 / (1 + told**2)
+        as_elsewhere = np.exp(0.5 * UNKNOWN**2) * ((1 - unsaid) @ energy) / max(np.sum(1 - unsaid), 1e-300)
+        spectra.append(waves @ (unsaid * np.maximum(as_elsewhere - energy, 0.0)) / len(w))
+    added = np.zeros_like(K)
+    for decay in DECAYS:
+        wider = K.copy()
+        fading = np.sqrt(decay) ** (i[:, None] + i) / np.sum(decay**i)
+        for k, spectrum in enumerate(spectra):
+            wider[k * n : (k + 1) * n, k * n : (k + 1) * n] += fading * spectrum[apart]
+        mean, covariance = fir.conditioned(prior.data, wider, ratio, known.scale)
+        shift = mean - known.mean
+        added += (covariance - known.covariance + np.outer(shift, shift)) / len(DECAYS)
+    return added
 
 
 def _put(z: np.ndarray, where: np.ndarray, values: np.ndarray) -> np.ndarray:
