@@ -356,6 +356,9 @@ def test_several_targets_are_learned_together_and_their_gaps_filled(tmp_path):
     found = as_json("fit", path, "--targets", "a,b", *options)
     assert found["filled"] == 7
     assert found["correlations"][0][1] < -0.8
+    assert not found["notes"]
+    quick = as_json("fit", path, "--targets", "a,b", *options, "--lags", "no")
+    assert quick["notes"] == ["it was not looked for whether some come late"]
     filled = pl.read_csv(tmp_path / "out" / "filled.csv")
     np.testing.assert_allclose(filled["b"].to_numpy()[15:22], (5 - 2 * f)[15:22], atol=0.4)
     assert (filled["b_lower"] < filled["b_upper"]).all()

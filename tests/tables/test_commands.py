@@ -46,7 +46,8 @@ def test_help_ends_with_an_example_of_options_that_exist(name):
 
 
 def test_an_option_means_the_same_everywhere():
-    free = {"--out", "--kernel", "--target", "--time"}  # a file or a folder; one or several; to be predicted, or looked at
+    # a file or a folder; one or several; to be predicted, or looked at; of a response, or of columns
+    free = {"--out", "--kernel", "--target", "--time", "--lags"}
     said = {}
     for command in COMMANDS.values():
         for name, one in options_of(command).items():
@@ -193,6 +194,10 @@ def test_a_likelihood_that_is_named_is_taken(folder, tmp_path):
         (["fill", "rows.csv", "--targets", "key"], "column 'key' has no gap"),
         (["fill", "full.csv"], "no column of numbers has a gap"),
         (["fill", "series.csv", "--targets", "v,w"], "no target 'w'"),
+        (["fill", "series.csv", "--targets", "v", "--lags", "yes"], "but 'v' is filled alone: name more by --targets"),
+        (["fit", "series.csv", "--target", "v", "--lags", "no"], "name them by --targets a,b,c"),
+        (["fit", "pair.csv", "--targets", "a,b", "--lags", "3"], "--lags 3 cannot be had: it is auto, yes or no"),
+        (["fit", "pair.csv", "--targets", "a,b", "--lags", "yes"], "day, c are 2 columns of places: name one by --time"),
         (["compare", "series.csv", "good.structgp"], "two different models at least are compared"),
         (["compare", "series.csv", "good.structgp", "poor.structgp", "--target", "v"], "saved models know their target"),
         (["compare", "full.csv", "good.structgp", "poor.structgp"], "lacks 'v'"),
@@ -202,6 +207,7 @@ def test_a_likelihood_that_is_named_is_taken(folder, tmp_path):
 def test_bad_input_gets_one_line(folder, monkeypatch, words, message):
     monkeypatch.chdir(folder)
     (folder / "full.csv").write_text("day,a\n2024-01-01,1\n2024-01-02,2\n")
+    (folder / "pair.csv").write_text("day,a,b,c\n1,1,2,3\n2,2,,4\n")
     result = run(*words, code=1)
     assert result.stderr.startswith("structgp: ")
     assert message in result.stderr

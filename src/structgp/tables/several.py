@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +15,8 @@ from .reading import Table, as_floats, find_column, kind_of, look
 if TYPE_CHECKING:
     import polars as pl
 
-MANY_VALUES = 5000  # from which on lags are not tried without being asked for
+MANY_VALUES, MANY = 5000, 4  # values and columns beyond which lags are not looked for without being asked for
+LAGS: dict[str, str | bool] = {"auto": "auto", "yes": "auto", "no": False}  # what is asked for, and what of `fit_outputs`
 
 
 class Filled(NamedTuple):
@@ -42,8 +44,11 @@ class Filled(NamedTuple):
         return np.sum(~np.isfinite(self.seen), axis=0)
 
 
-def fill_columns(table: Table, targets: list[str], time: str | None, **options: Any) -> Filled:
-    """Learn the target columns together and fill their gaps; inputs are the time, or all other columns with numbers."""
+def fill_columns(table: Table, targets: list[str], time: str | None, lags: str = "auto", **options: Any) -> Filled:
+    """Learn the target columns together and fill their gaps; inputs are the time, or all other columns with numbers.
+
+    Lags are looked for with "yes", along a time, and not with "no"; "auto" does where that does not take long.
+    """
     frame = table.frame
     names = [find_column(frame, name, "target") for name in targets]
     if len(names) < 2 or len(set(names)) < len(names):
@@ -53,11 +58,22 @@ def fill_columns(table: Table, targets: list[str], time: str | None, **options: 
             raise ValueError(f"target {name!r} holds no numbers: several targets are learned together as numbers")
     Y = np.stack([as_floats(frame[name]) for name in names], axis=1)
     x, x_name, written, unit = _places(frame, names, time)
-    few = x.shape[1] == 1 and np.isfinite(Y).sum() <= MANY_VALUES and len(names) <= 4
-    places = x[:, 0] if x.shape[1] == 1 else x
-    model = fit_outputs(places, Y, names=names, **{"lags": "auto" if few else False, "compare": True, **options})
+    places, late = (x[:, 0], _looked_for(lags, Y)) if x.shape[1] == 1 else (x, False)
+    if lags not in LAGS or (lags == "yes" and x.shape[1] > 1):
+        why = f"{x_name} are {x.shape[1]} columns of places: name one by --time" if lags in LAGS else "it is auto, yes or no"
+        raise ValueError(f"--lags {lags} cannot be had: {why}")
+    model = fit_outputs(places, Y, names=names, **{"lags": late, "compare": True, **options})
+    if x.shape[1] == 1 and not late:
+        unasked = "" if lags == "no" else f" among {len(names)} columns with {np.isfinite(Y).sum()} values (--lags yes does)"
+        model = dataclasses.replace(model, notes=(*model.notes, f"it was not looked for whether some come late{unasked}"))
     median, _, lower, upper = model.predict(places)
     return Filled(tuple(names), x_name, x, Y, median, lower, upper, model, written, unit)
+
+
+def _looked_for(lags: str, Y: np.ndarray) -> str | bool:
+    """What `fit_outputs` is asked about lags."""
+    takes_long = Y.shape[1] > MANY or np.isfinite(Y).sum() > MANY_VALUES
+    return LAGS.get(lags, False) if lags != "auto" or not takes_long else False
 
 
 def _places(frame: pl.DataFrame, targets: list[str], time: str | None) -> tuple[np.ndarray, str, Any, str]:

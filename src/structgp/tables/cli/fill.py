@@ -14,6 +14,7 @@ from .options import (
     Budget,
     DataArgument,
     DatesOption,
+    LateOption,
     OutFolder,
     ParametersOption,
     SeedOption,
@@ -37,6 +38,7 @@ def fill(
     data: DataArgument,
     targets: TargetsOption = None,
     time: TimeOption = None,
+    lags: LateOption = "auto",
     parameters: ParametersOption = "auto",
     out: OutFolder = Path("structgp-out"),
     budget: Budget = "2m",
@@ -64,7 +66,10 @@ def fill(
     options: dict[str, Any] = {"parameters": parameters, "seed": seed}
     with watching(as_json, seconds) as say:
         if len(names + helping) > 1:
-            return fill_together(table, names + helping, time, out, {**options, "seconds": deadline}, helping)
+            together = {**options, "lags": lags, "seconds": deadline}
+            return fill_together(table, names + helping, time, out, together, helping)
+        if lags != "auto":
+            raise ValueError(f"--lags {lags} is said of several columns, but {names[0]!r} is filled alone: name more by --targets")
         return fill_alone(table, names[0], time, out, {**options, "budget": max(deadline.left(), 0.0), "say": say})
 
 
@@ -161,5 +166,5 @@ def fill_together(
     ]
     lines.append(gaps_in_words(count, out))
     answer: dict[str, Any] = {"rows": len(filled.x), "targets": list(filled.names), "filled": count, "gain": filled.model.gain}
-    answer |= {"correlations": found.correlation.tolist(), "lags": found.lag.tolist(), "notes": notes}
+    answer |= {"correlations": found.correlation.tolist(), "lags": found.lag.tolist(), "notes": [*notes, *filled.model.notes]}
     return {**answer, "file": str(out / "filled.csv"), "text": "\n".join(lines)}

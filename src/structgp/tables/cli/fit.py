@@ -20,6 +20,7 @@ from .options import (
     FilesArgument,
     HorizonOption,
     KernelOption,
+    LateOption,
     LikelihoodOption,
     OutFolder,
     ParametersOption,
@@ -56,6 +57,7 @@ def fit(
     budget: Budget = "2m",
     horizon: HorizonOption = None,
     targets: TargetsOption = None,
+    lags: LateOption = "auto",
     dates: DatesOption = "auto",
     zone: ZoneOption = "",
     scheduler: SchedulerOption = None,
@@ -78,8 +80,10 @@ def fit(
     table = read_table(data, dates=dates, zone=zone)
     if targets is not None:
         with watching(as_json, seconds):
-            several: dict[str, Any] = {"parameters": parameters, "seconds": deadline, "seed": seed}
+            several: dict[str, Any] = {"parameters": parameters, "lags": lags, "seconds": deadline, "seed": seed}
             return fill_together(table, [name.strip() for name in targets.split(",")], time, out, several)
+    if lags != "auto":
+        raise ValueError(f"--lags {lags} is said of several columns that are learned together: name them by --targets a,b,c")
     target = target_of(table.frame, target, time)
     from ..automatic import fit_table  # takes seconds, which a wrong name need not wait for
 
