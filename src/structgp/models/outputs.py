@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,7 @@ class FittedOutputs(Result):
             logged = ", ".join(name for name, log in zip(self.names, self.scales.logs, strict=True) if log)
             lines.append(f"logarithms were taken of {logged}")
         if self.gain is not None:
-            pays = self.gain > SHARING_PAYS + _numbers_of_sharing(self.fitted.kernel)
+            pays = self.gain > must_pay(self.fitted.kernel)
             lines.append(f"sharing pays by {self.gain:.1f} nats" if pays else "nothing is shared, as far as the data tell")
         return [*lines, *self.notes]
 
@@ -160,7 +161,35 @@ def fit_outputs(
     quick = {**options, "parameters": "best"}
     apart = model(_apart(given)).fit(X, Z, missing="infer", seconds=earlier, **quick) if compare else None
     alone = apart.log_evidence if apart is not None and apart.learning is not None and apart.learning.converged else None
+    if kernel is None and earlier.allows(took):
+        least = _log_evidence_unshared(fitted, X, Z) if alone is None else alone
+        if fitted.log_evidence - least <= must_pay(fitted.kernel):
+            fitted = _most_likely_apart(fit, given, least)
+            alone = fitted.log_evidence
     return FittedOutputs(fitted, scales, names, alone, tuple(notes))
+
+
+def must_pay(kernel: Kernel) -> float:
+    """From how many nats on the outputs of a kernel count as sharing: one for each number that they share by, and some more."""
+    return SHARING_PAYS + _numbers_of_sharing(kernel)
+
+
+def _log_evidence_unshared(fitted: Any, X: Any, Z: np.ndarray) -> float:
+    """The log evidence where each output keeps what it has and shares nothing of it: what they are worth alone, or less."""
+    kernel = fitted.kernel.kernel if isinstance(fitted.kernel, Lagged) else fitted.kernel
+    value: float = fitted.gp.replace(kernel=_by_nodes(kernel, _unshared)).condition(X, Z, missing="infer").log_evidence
+    return value
+
+
+def _most_likely_apart(fit: Any, kernel: Kernel, least: float) -> Any:
+    """Outputs that share nothing, on one scale, or on several where these are worth their numbers; which have this evidence."""
+    one = fit(_apart(_one_term(kernel)))
+    more = len(learned_leaves(_apart(kernel))) > len(learned_leaves(_apart(_one_term(kernel))))
+    P = outputs_of(kernel).count  # type: ignore[union-attr]
+    if not more or least - one.log_evidence <= P + 1:
+        return one
+    several = fit(_apart(kernel))
+    return several if several.log_evidence - one.log_evidence > P + 1 else one
 
 
 def _check(Y: np.ndarray, names: tuple[str, ...], logs: Any, lags: Any, kernel: Kernel | None, columns: int) -> None:
@@ -200,13 +229,26 @@ def _one_term(kernel: Kernel) -> Kernel:
     return getattr(kernel, "terms", (kernel,))[0]
 
 
-def _apart(kernel: Kernel) -> Kernel:
-    """The same kernel of outputs that share nothing."""
+def _by_nodes(kernel: Kernel, of: Callable[[Coregion], Coregion]) -> Kernel:
+    """The same kernel with other covariances between outputs."""
     import jax
 
     is_shared = lambda node: isinstance(node, Coregion)
-    alone = lambda node: Coregion.diagonal(np.ones(len(node.loadings))) if is_shared(node) else node
-    found = jax.tree.map(alone, kernel, is_leaf=is_shared)
+    changed: Kernel = jax.tree.map(lambda node: of(node) if is_shared(node) else node, kernel, is_leaf=is_shared)
+    return changed
+
+
+def _unshared(between: Coregion) -> Coregion:
+    """The same variances without correlations, in arrays of the same shapes, so that no other program is needed."""
+    own, (P, rank) = np.diagonal(np.asarray(between.matrix())), np.shape(between.loadings)
+    if rank >= P:
+        return between.replace(loadings=np.eye(P, rank) * np.sqrt(own - np.asarray(between.variance)))
+    return between.replace(loadings=np.zeros((P, rank)), variance=own)
+
+
+def _apart(kernel: Kernel) -> Kernel:
+    """The same kernel of outputs that share nothing."""
+    found = _by_nodes(kernel, lambda node: Coregion.diagonal(np.ones(len(node.loadings))))
     loads = {leaf.path: np.zeros(np.shape(leaf.value)) for leaf in learned_leaves(found) if leaf.path.endswith("loadings")}
     return with_values(found, loads).freeze(*loads) if loads else found
 
