@@ -4,10 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
-from scipy.signal import lfilter, lsim
+from scipy.signal import butter, lfilter, lsim
 
 import structgp as sg
 from structgp.linalg import fir
+from structgp.models.impulse_prior import ImpulsePrior, left_open
 from structgp.models.unseen_inputs import Autoregression, Unseen
 
 RNG = np.random.default_rng(3)
@@ -60,6 +61,37 @@ def test_bands_hold_the_response():
         found = sg.identify(*record(seed=seed), lags=60)
         inside.append(np.abs(found.weights[0] - H)[largest] <= 1.96 * found.impulse.sd[largest])
     assert np.mean(inside) > 0.8  # of 64, eight at a time from one record, with 0.95 wanted
+
+
+def test_bands_count_frequencies_that_were_not_excited():
+    """A ringing that a low-pass input hides lies inside, the slow part is as sure as it was, and a white input adds nothing."""
+    R = H + 0.85 ** np.arange(60.0) * np.cos(2.4 * np.arange(60))
+    inside, before = [], []
+    for seed in range(2):
+        e, noise = np.random.default_rng(seed).standard_normal((2, 500))
+        for low, u in ((False, e), (True, lfilter(*butter(2, 0.3), e))):
+            y = lfilter(R, [1.0], u)[60:] + 0.1 * u.std() * noise[60:]
+            found, units = sg.identify(u, y, lags=60), (u.std(), y.std())
+            around = (u - u.mean())[:, None] / units[0], (y - y.mean()) / units[1]
+            prior, z, _ = ImpulsePrior(fir.sums(*around, 60).without_level(), 60, 1, "gp").at_its_mode()
+            added, plain = left_open(prior, z, *found.power), fir.estimate(prior.data, *prior.root(z)).covariance
+            assert np.linalg.eigvalsh(added).min() > -1e-9 * np.trace(added)
+            assert np.trace(added) > 2 * np.trace(plain) if low else np.trace(added) < 0.1 * np.trace(plain)
+        missed = np.abs(found.weights[0] - R)[:20]
+        inside.append(missed <= 1.96 * found.impulse.sd[:20])
+        before.append(missed <= 1.96 * np.sqrt(np.diagonal(plain))[:20] * units[1] / units[0])
+        assert "believed, in wide bands" in found.summary()
+        assert abs(found.step.mean[-1] - R.sum()) < 4 * found.step.sd[-1] < 0.2
+    assert np.mean(inside) > 0.9 > 0.85 > np.mean(before)
+
+
+def test_a_singular_prior_is_conditioned_as_its_root():
+    u, y = RNG.standard_normal((40, 1)), RNG.standard_normal(40)
+    L, data = fir.resonance(6, 0.3, 0.9, 1.1), fir.sums(u, y, 6)
+    found = fir.estimate(data, L, 0.4)
+    mean, covariance = fir.conditioned(data, L @ L.T, 0.4, found.scale)
+    np.testing.assert_allclose(mean, found.mean, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(covariance, found.covariance, rtol=1e-9, atol=1e-12)
 
 
 def test_responses_poles_and_simulation():

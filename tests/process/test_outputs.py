@@ -149,3 +149,20 @@ def test_sharing_must_pay_for_its_numbers():
     told = lambda gain: sg.FittedOutputs(fitted, Scales.of(Y, False), NAMES, fitted.log_evidence - gain).words()[-1]
     assert told(3.5) == "nothing is shared, as far as the data tell"
     assert told(12.0) == "sharing pays by 12.0 nats"
+
+
+def test_outputs_that_share_nothing_are_kept_apart():
+    """By evidence, on one scale unless several are worth their numbers; a kernel that was asked for stays."""
+    rng, x = np.random.default_rng(4), np.linspace(0, 6, 24)
+    quick = {"parameters": "best", "restarts": 0, "logs": False}
+    two = np.stack([np.sin(3 * x), np.cos(1.7 * x + 1)], axis=1) + 0.1 * rng.standard_normal((24, 2))
+    apart = sg.fit_outputs(x, two, **quick)
+    assert apart.correlations().correlation[0, 1] == 0.0
+    assert apart.words()[-1] == "nothing is shared, as far as the data tell"
+    single = sg.GP(sg.Matern32(), sg.Gaussian(0.1), mean=0.0)
+    alone = [single.fit(x, y, parameters="best", restarts=0) for y in apart.scales.into(two).T]
+    assert abs(apart.fitted.log_evidence - sum(one.log_evidence for one in alone)) < 2.0
+    asked = sg.fit_outputs(x, two, kernel=sg.LMC(2, sg.Matern32(), sg.Matern32()), **quick)
+    assert asked.correlations().correlation[0, 1] != 0.0
+    two[:, 1] = -two[:, 0] + 0.1 * rng.standard_normal(24)
+    assert sg.fit_outputs(x, two, **quick).correlations().correlation[0, 1] < -0.9

@@ -85,7 +85,11 @@ class Identified(Result):
         return self.weights.shape[1]
 
     def impulse_of(self, source: int = 0) -> Response:
-        """The impulse response to one of the inputs, counted from 0."""
+        """The impulse response to one of the inputs, counted from 0.
+
+        Its band counts what it may do at frequencies that the input did not excite: step response and simulations of inputs
+        like those that were seen are surer.
+        """
         part = self._part(source)
         sd = np.sqrt(np.maximum(np.diagonal(self.covariance)[part], 0.0))
         each = self.dt * trapezoid(self.lags) if self.transfer is not None else self.dt
@@ -174,7 +178,8 @@ class Identified(Result):
         """An account in words."""
         found, at = self.poles(), self.frequency()
         steps = [self.step_of(source) for source in range(len(self.weights))]
-        spans = "all frequencies" if at.excited.all() else f"{100 * at.excited.mean():.0f} % of the frequencies"
+        some = f"{100 * at.excited.mean():.0f} % of the frequencies; what a response does at the others is believed, in wide bands"
+        spans = "all frequencies" if at.excited.all() else some
         shown = ", ".join(f"{p.real:.3f}{p.imag:+.3f}i" if abs(p.imag) > 1e-9 else f"{p.real:.3f}" for p in found.poles)
         lines = [
             f"method         {self.method}, {self.lags} lags of {self.dt:g}",

@@ -13,6 +13,8 @@ from ..several import Record
 from .figures import Figure, Trace
 from .words import short_number
 
+WIDE = "which the band of the impulse response counts"  # said of frequencies that were not excited
+
 
 def system_figures(record: Record) -> list[Figure]:
     """The responses of a system to each of its inputs, with their bands."""
@@ -81,8 +83,8 @@ def _excited(at: Any, unit: str) -> str:
         return "changes of any speed"
     edges, here = np.diff(at.excited.astype(int)), at.frequency
     if at.excited[0] and np.sum(edges != 0) == 1:
-        return f"changes slower than a period of {_span(2 * np.pi / here[np.argmax(edges != 0)], unit)}; of faster ones nothing"
-    return f"{100 * at.excited.mean():.0f} % of the frequencies; elsewhere nothing is known"
+        return f"changes slower than a period of {_span(2 * np.pi / here[np.argmax(edges != 0)], unit)}; of faster ones nothing, {WIDE}"
+    return f"{100 * at.excited.mean():.0f} % of the frequencies; of the others nothing, {WIDE}"
 
 
 def system_headline(records: Sequence[Record]) -> str:
