@@ -233,6 +233,23 @@ def test_several_inputs_and_outputs_with_gaps():
     assert " ± " in found.summary().split("steady gain")[1].splitlines()[0].split(",")[1]
 
 
+def test_each_of_several_inputs_may_ring():
+    u = np.random.default_rng(2).standard_normal((420, 2))
+    g = lfilter([0.0, 0.4], [1.0, -0.7], np.eye(1, 40)[0])
+    ringing = 0.9 ** np.arange(40.0) * np.sin(1.2 * np.arange(40))
+    y = (lfilter(g, [1.0], u[:, 0]) + lfilter(ringing, [1.0], u[:, 1]))[40:]
+    found = sg.identify(u, y + 0.2 * y.std() * np.random.default_rng(3).standard_normal(380), lags=40)
+    assert found.resonance is None
+    assert found.resonances[1] == pytest.approx(1.2, abs=0.05)
+    assert " rad of input 1, a period of 5." in found.summary()
+    assert np.linalg.norm(found.weights[1] - ringing) < 0.1 * np.linalg.norm(ringing)
+    swings = found.poles(2, source=1).poles
+    np.testing.assert_allclose(np.sort_complex(swings), 0.9 * np.exp([-1.2j, 1.2j]), atol=0.03)
+    assert found.poles(1).poles[0].real == pytest.approx(0.7, abs=0.1)
+    with pytest.raises(ValueError, match="there is no input 2: the system has 2 inputs, counted from 0"):
+        found.poles(source=2)
+
+
 def test_messages():
     u, y = record(N=60, past=0)
     with pytest.raises(

@@ -16,7 +16,7 @@ from ..inputs.reading import few, read_numbers
 from ..kernels.filters import TransferFunction
 from ..linalg import fir
 from ..posterior import Result
-from .impulse_prior import EXCITED, ImpulsePrior, least_squares, left_open, with_resonance
+from .impulse_prior import EXCITED, ImpulsePrior, least_squares, left_open, with_resonances
 from .rational import Poles, filtered, output_error
 from .unseen_inputs import Unseen, averaged_over_unseen
 
@@ -71,13 +71,14 @@ class Identified(Result):
     fit: float  # 100 (1 − ‖y − ŷ‖/‖y − ȳ‖) on the data
     log_evidence: float  # of the outputs whose inputs are all known
     method: str
-    resonance: float | None  # its frequency in radians for each unit of time, where there is one
+    resonance: float | None  # that of the first input, its frequency in radians for each unit of time, where there is one
     dt: float
     levels: tuple[np.ndarray, float]  # of inputs and output, around which they were taken
     inputs: np.ndarray  # as they were used
     output: np.ndarray
     power: tuple[np.ndarray, np.ndarray]  # frequencies (F,), and the smoothed power of the inputs there (inputs, F)
     transfer: TransferFunction | None = None  # of an analog system, whose weights are those of sums over even steps
+    resonances: tuple[float | None, ...] = ()  # of the response to each input
 
     @property
     def lags(self) -> int:
@@ -136,13 +137,15 @@ class Identified(Result):
         mean = Phi @ self.weights.ravel() + self.levels[1]
         return Response(self.dt * np.arange(len(new)), mean, np.sqrt(np.maximum(variance, 0.0)))
 
-    def poles(self, order: int | None = None) -> Poles:
-        """A rational model of the first input's response, of this order or of the one that BIC takes: a reading of it.
+    def poles(self, order: int | None = None, source: int = 0) -> Poles:
+        """A rational model of the response to one of the inputs, of this order or of the one that BIC takes: a reading of it.
 
         The poles come from the Hankel matrix of the response and are refined by output error. With an input that excites little
         they are fragile.
         """
-        of = lambda k: output_error(self.weights, self.inputs, self.output, k)
+        self._part(source)  # which says whether there is such an input
+        first = [source, *(k for k in range(len(self.weights)) if k != source)]
+        of = lambda k: output_error(self.weights[first], self.inputs[:, first], self.output, k)
         if order is not None:
             return of(whole(order, "order", 1))
         if self.transfer is not None:
@@ -192,8 +195,10 @@ class Identified(Result):
         if self.transfer is not None:
             in_s = ", ".join(f"{p.real:.4g}{p.imag:+.4g}i" if p.imag else f"{p.real:.4g}" for p in self.transfer.poles)
             lines.append(f"poles in s     {in_s}")
-        if self.resonance is not None:
-            lines.append(f"resonance      at {self.resonance:.4g} rad, a period of {2 * np.pi / self.resonance:.4g}")
+        for source, found_at in enumerate(self.resonances or (self.resonance,)):
+            of = f" of input {source}" if source else ""
+            if found_at is not None:
+                lines.append(f"resonance      at {found_at:.4g} rad{of}, a period of {2 * np.pi / found_at:.4g}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -312,14 +317,14 @@ def identify_one(
         told = np.where(clean, z, np.nan) if np.sum(clean & seen) >= FEWEST else z
     data = fir.sums(v, told, n).without_level()
     frequencies, power = _power(v)
-    resonance = None
+    resonances: tuple[float | None, ...] = (None,) * v.shape[1]
     if method == "ls":
         mean, covariance, noise, evidence = least_squares(data, n, v.shape[1], length)
     else:
         chosen = ImpulsePrior(data, n, v.shape[1], method)
-        if method in ("gp", "poles", "joint") and v.shape[1] == 1:
-            chosen, omega = with_resonance(chosen, frequencies, power[0])
-            resonance = None if omega is None else omega / dt
+        if method in ("gp", "poles", "joint"):
+            chosen, omegas = with_resonances(chosen, frequencies, power)
+            resonances = tuple(None if omega is None else omega / dt for omega in omegas)
         chosen, mode, evidence = chosen.at_its_mode()
         if unseen is None or unseen.none:
             mean, covariance, noise = chosen.averaged(generator(seed))
@@ -337,7 +342,8 @@ def identify_one(
     levels, z = (levels[0], levels[1] + level), z - level
     evidence = evidence - data.rows * np.log(units[1])
     spectrum = frequencies, power
-    found = Identified(weights, covariance, float(noise), np.nan, evidence, method, resonance, dt, levels, v, z, spectrum)
+    parts = weights, covariance, float(noise), np.nan, evidence, method, resonances[0], dt, levels, v, z, spectrum
+    found = Identified(*parts, resonances=resonances)
     if method == "poles":
         found = _by_poles(found)
     explained = filtered(found.weights, v)[past + first :]

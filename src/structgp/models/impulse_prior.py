@@ -52,14 +52,13 @@ def least_squares(data: fir.Sums, n: int, inputs: int, length: str | None) -> tu
 
 @dataclasses.dataclass(frozen=True)
 class ImpulsePrior:
-    """A prior of the response by its hyperparameters z: of each input logit α, d and its size, log λ, a resonance."""
+    """A prior of the response by its hyperparameters z: of each input logit α, d and its size, log λ, resonances."""
 
     data: fir.Sums
     n: int
     inputs: int
     method: str
-    resonant: bool = False
-    omega: float = 0.0
+    resonances: tuple[tuple[int, float], ...] = ()  # the input, and a frequency near that of the resonance
     start: np.ndarray | None = None
 
     @property
@@ -67,27 +66,32 @@ class ImpulsePrior:
         """Where each is believed to be, and how surely."""
         each = [DECAY, (0.0, 0.7 if self.method != "tc" else 1e-3)]
         found = each + [pair for _ in range(self.inputs - 1) for pair in (*each, (0.0, 2.0))] + [(-2.0, 4.0)]
-        if self.resonant:
-            found += [(-2.0, 1.0), (2.0, 1.0), (self.omega, 0.5)]
+        for _, omega in self.resonances:
+            found += [(-2.0, 1.0), (2.0, 1.0), (omega, 0.5)]
         mean, sd = np.array(found).T
         return mean, sd
 
     def root(self, z: np.ndarray) -> tuple[np.ndarray, float]:
         """L and λ at z."""
         sigmoid = lambda x: 1 / (1 + np.exp(-x))
-        blocks, at = [], 0
+        blocks, sizes, at = [], [], 0
         for k in range(self.inputs):
             decay = min(sigmoid(z[at]), 1 - 1e-9)
             correlation = np.tanh(np.arctanh(np.sqrt(decay)) + z[at + 1])
             size = 1.0 if k == 0 else np.exp(0.5 * z[at + 2])
+            sizes.append(size)
             blocks.append(size * fir.diagonal_correlated(self.n, decay, np.clip(correlation, -0.999999, 0.999999)))
             at += 2 if k == 0 else 3
         L = np.zeros((self.inputs * self.n, self.inputs * self.n))
         for k, block in enumerate(blocks):
             L[k * self.n : (k + 1) * self.n, k * self.n : (k + 1) * self.n] = block
         ratio, at = float(np.exp(z[at])), at + 1
-        if self.resonant:
-            L = np.concatenate([L, fir.resonance(self.n, np.exp(z[at]), sigmoid(z[at + 1]), z[at + 2])], axis=1)
+        for k, _ in self.resonances:
+            ringing = np.zeros((len(L), 2))
+            ringing[k * self.n : (k + 1) * self.n] = sizes[k] * fir.resonance(
+                self.n, np.exp(z[at]), sigmoid(z[at + 1]), z[at + 2]
+            )
+            L, at = np.concatenate([L, ringing], axis=1), at + 3
         return L, ratio
 
     def log_density(self, z: np.ndarray) -> float:
@@ -206,27 +210,33 @@ def _spread_at(log_density: Callable[[np.ndarray], float], mode: np.ndarray) -> 
     return vectors * np.minimum(1 / np.sqrt(np.maximum(values, 1e-12)), 1.5)
 
 
-def with_resonance(plain: ImpulsePrior, frequencies: np.ndarray, power: np.ndarray) -> tuple[ImpulsePrior, float | None]:
-    """The prior with a resonance, where the evidence pays for it at a frequency that the input excited."""
+def with_resonances(
+    plain: ImpulsePrior, frequencies: np.ndarray, power: np.ndarray
+) -> tuple[ImpulsePrior, tuple[float | None, ...]]:
+    """The prior with a resonance of each response, where the evidence pays for it at a frequency that its input excited."""
     z, value = plain.climbed()
-    plain = dataclasses.replace(plain, start=z)
-    h = fir.estimate(plain.data, *plain.root(z)).mean
+    found, omegas = dataclasses.replace(plain, start=z), list[float | None]()
+    for source, of_input in enumerate(power):
+        more, height, omega = _with_resonance(found, source, frequencies, of_input)
+        excited = 0 < omega < np.pi and np.interp(omega, frequencies, of_input) >= EXCITED * of_input.max()
+        pays = excited and height - value >= GAIN
+        found, value = (more, height) if pays else (found, value)
+        omegas.append(omega if pays else None)
+    return found, tuple(omegas)
+
+
+def _with_resonance(
+    plain: ImpulsePrior, source: int, frequencies: np.ndarray, power: np.ndarray
+) -> tuple[ImpulsePrior, float, float]:
+    """The prior that has begun with a resonance of one response, its log density, and the frequency."""
+    z = np.asarray(plain.start)
+    h = fir.estimate(plain.data, *plain.root(z)).mean[source * plain.n : (source + 1) * plain.n]
     gain = np.abs(np.fft.rfft(h, 2048))
     w = np.linspace(0, np.pi, len(gain))
     excited = np.interp(w, frequencies, power) > EXCITED * power.max()
     gain = np.where(excited & (w > 0.02) & (w < np.pi - 0.02), gain, 0.0)
     inner = np.flatnonzero((gain[1:-1] > gain[:-2]) & (gain[1:-1] >= gain[2:])) + 1
-    peaks = inner[np.argsort(-gain[inner])][:1] if len(inner) else np.array([int(np.argmax(gain))])
-    best: tuple[ImpulsePrior, float, float] | None = None
-    for peak in peaks:
-        resonant = dataclasses.replace(plain, resonant=True, omega=float(w[peak]), start=None)
-        starts = [np.concatenate([z, [size, decay, w[peak]]]) for size in (-2.0, 0.0) for decay in (1.5, 3.0)]
-        found, height = resonant.climbed(starts)
-        if best is None or height > best[1]:
-            best = dataclasses.replace(resonant, start=found), height, float(found[-1])
-    if best is None or best[1] - value < GAIN:
-        return plain, None
-    omega = best[2]
-    if not 0 < omega < np.pi or np.interp(omega, frequencies, power) < EXCITED * power.max():
-        return plain, None
-    return best[0], omega
+    peak = inner[np.argmax(gain[inner])] if len(inner) else int(np.argmax(gain))
+    more = dataclasses.replace(plain, resonances=(*plain.resonances, (source, float(w[peak]))), start=None)
+    found, height = more.climbed([np.concatenate([z, [size, decay, w[peak]]]) for size in (-2.0, 0.0) for decay in (1.5, 3.0)])
+    return dataclasses.replace(more, start=found), height, float(found[-1])

@@ -52,9 +52,10 @@ def system_rows(record: Record) -> list[list[str]]:
         strongest = int(np.argmax(np.abs(system.weights[number])))
         rows.append([f"{source} is felt most", _later(system.dt * strongest, unit)])
         rows.append([f"{source} tells of", _excited(system.frequency(source=number), unit)])
-    if len(record.sources) == 1:
-        modes = [_mode(pole, system.dt, unit) for pole in system.poles().poles if pole.imag >= 0]
-        rows.append(["what an impulse leaves", "; ".join(modes) or "nothing after one step"])
+    for number, source in enumerate(record.sources):
+        of = f" of {source}" if len(record.sources) > 1 else ""
+        modes = [_mode(pole, system.dt, unit) for pole in system.poles(source=number).poles if pole.imag >= 0]
+        rows.append([f"what an impulse{of} leaves", "; ".join(modes) or "nothing after one step"])
     return [["", ""], *rows]
 
 
