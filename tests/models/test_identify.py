@@ -269,7 +269,9 @@ def test_messages():
     for method in ("ls", "gp", "analog"):
         with pytest.raises(ValueError, match="length must be 'bic', 'aicc' or None, got 'junk'"):
             sg.identify(u, y, method=method, length="junk")
-    with pytest.raises(ValueError, match="length='bic' is for method='ls': a prior says how long a response is for method='gp'"):
+    with pytest.raises(
+        ValueError, match="length='bic' is for method='ls': a prior says how long a response is for method='gp'"
+    ):
         sg.identify(u, y, length="bic")
     for dt in (0.0, "day"):
         with pytest.raises(ValueError, match="dt must be a positive number, the time from one row to the next"):

@@ -111,7 +111,7 @@ def estimate(data: Sums, L: Float[np.ndarray, "n r"], ratio: float) -> Estimate:
 def conditioned(
     data: Sums, K: Float[np.ndarray, "n n"], ratio: float, scale: float
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n n"]]:
-    """Mean and covariance of the response under the covariance scale·K, which may be singular, and noise of variance scale·λ."""
+    """Mean and covariance of the response under a covariance scale·K, which may be singular, and noise of variance scale·λ."""
     values, vectors = np.linalg.eigh(K)
     L = vectors * np.sqrt(np.maximum(values, 0.0))
     B = L.T @ data.R @ L + ratio * np.eye(len(K))

@@ -181,7 +181,9 @@ class Identified(Result):
         """An account in words."""
         found, at = self.poles(), self.frequency()
         steps = [self.step_of(source) for source in range(len(self.weights))]
-        some = f"{100 * at.excited.mean():.0f} % of the frequencies; what a response does at the others is believed, in wide bands"
+        some = (
+            f"{100 * at.excited.mean():.0f} % of the frequencies; what a response does at the others is believed, in wide bands"
+        )
         spans = "all frequencies" if at.excited.all() else some
         shown = ", ".join(f"{p.real:.3f}{p.imag:+.3f}i" if abs(p.imag) > 1e-9 else f"{p.real:.3f}" for p in found.poles)
         lines = [

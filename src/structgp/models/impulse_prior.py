@@ -4,9 +4,9 @@ The DC kernel is centred at TC, with one damped resonance where the evidence pay
 Its few hyperparameters are averaged over. Least squares believe nothing.
 
 A kernel that was learned from some frequencies goes on to others, where no input had power, as if it had been seen there. That
-is the best guess, and no measure of what may be there: bands count what `left_open` adds. At frequencies of which the data say
-nothing a response may hold as much power as at those of which they do, give or take two nats, and forget it as fast or slowly as
-any; what that adds to the spread is counted around the estimate, which stays.
+is the best guess, and no measure of what may be there: bands count what `left_open` adds. Where the data say nothing a response
+may hold as much power as where they do, give or take two nats, and forget it as fast or slowly as any; what that adds to the
+spread is counted around the estimate, which stays.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ DECAYS = tuple(1 / (1 + np.exp(-DECAY[0] - DECAY[1] * at)) for at in (-1.15, -0.
 
 def least_squares(data: fir.Sums, n: int, inputs: int, length: str | None) -> tuple[np.ndarray, np.ndarray, float, float]:
     """No prior; of one input its length may be chosen by a criterion."""
+
     def of(m: int) -> tuple[float, np.ndarray, np.ndarray]:
         keep = np.concatenate([np.arange(m) + k * n for k in range(inputs)])
         R, b = data.R[np.ix_(keep, keep)], data.b[keep]
@@ -161,7 +162,7 @@ class ImpulsePrior:
 
 
 def left_open(prior: ImpulsePrior, z: np.ndarray, frequencies: np.ndarray, power: np.ndarray) -> np.ndarray:
-    """What is added to the covariance of the response for frequencies of which inputs of this power let the data say nothing."""
+    """What the covariance of the response lacks for frequencies of which the data say nothing, with inputs of this power."""
     L, ratio = prior.root(z)
     known, n = fir.estimate(prior.data, L, ratio), prior.n
     K, i = L @ L.T, np.arange(n)

@@ -69,7 +69,9 @@ def fill(
             together = {**options, "lags": lags, "seconds": deadline}
             return fill_together(table, names + helping, time, out, together, helping)
         if lags != "auto":
-            raise ValueError(f"--lags {lags} is said of several columns, but {names[0]!r} is filled alone: name more by --targets")
+            raise ValueError(
+                f"--lags {lags} is said of several columns, but {names[0]!r} is filled alone: name more by --targets"
+            )
         return fill_alone(table, names[0], time, out, {**options, "budget": max(deadline.left(), 0.0), "say": say})
 
 

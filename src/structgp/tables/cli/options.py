@@ -61,7 +61,9 @@ ZoneOption = Annotated[str, typer.Option("--zone", help="The zone in which times
 TargetsOption = Annotated[
     str | None, typer.Option("--targets", help="Several columns, as in a,b,c: learned together, and their gaps filled.")
 ]
-LateOption = Annotated[str, typer.Option("--lags", help="Whether targets that come late are looked for: auto (few), yes or no.")]
+LateOption = Annotated[
+    str, typer.Option("--lags", help="Whether targets that come late are looked for: auto (few), yes or no.")
+]
 HorizonOption = Annotated[int | None, typer.Option("--horizon", min=1, help="How many steps of a series are forecast.")]
 SeriesArgument = Annotated[Path, typer.Argument(help="A table, as fit takes it; or a model of a series.")]
 ModelsArgument = Annotated[list[Path], typer.Argument(help="Models that structgp fit has written: each predicts these rows.")]

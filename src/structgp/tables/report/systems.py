@@ -84,7 +84,8 @@ def _excited(at: Any, unit: str) -> str:
         return "changes of any speed"
     edges, here = np.diff(at.excited.astype(int)), at.frequency
     if at.excited[0] and np.sum(edges != 0) == 1:
-        return f"changes slower than a period of {_span(2 * np.pi / here[np.argmax(edges != 0)], unit)}; of faster ones nothing, {WIDE}"
+        period = _span(2 * np.pi / here[np.argmax(edges != 0)], unit)
+        return f"changes slower than a period of {period}; of faster ones nothing, {WIDE}"
     return f"{100 * at.excited.mean():.0f} % of the frequencies; of the others nothing, {WIDE}"
 
 
