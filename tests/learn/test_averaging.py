@@ -333,7 +333,9 @@ def test_beliefs_are_those_of_the_model_that_was_given():
     assert fitted.draws.center == pytest.approx(free_vector(fitted.gp))
 
 
-@pytest.mark.parametrize("options", [{"schedule": "ratio"}, {"schedule": "even", "even": 0.95, "moves": 2}], ids=["ratio", "even"])
+@pytest.mark.parametrize(
+    "options", [{"schedule": "ratio"}, {"schedule": "even", "even": 0.95, "moves": 2}], ids=["ratio", "even"]
+)
 def test_a_gaussian_has_the_normaliser_that_is_known(options):
     mean, C = np.array([1.5, -0.7, 0.4]), np.array([[0.5, 0.3, 0.0], [0.3, 0.6, -0.1], [0.0, -0.1, 0.2]])
     height = lambda u: 2.0 - 0.5 * np.sum((u - mean) * np.linalg.solve(C, (u - mean).T).T, axis=1)

@@ -104,6 +104,49 @@ def test_every_likelihood(name):
     np.testing.assert_allclose(found.observed.mean, (w * means).sum(axis=0), rtol=1e-10)
 
 
+def finite(found, y):
+    return all(np.all(np.isfinite(part)) for part in (found.mean, found.variance, found.log_prob(y), *found.interval()))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", zoo.OBSERVED_THROUGH)
+def test_whatever_is_observed_is_averaged_over(name):
+    likelihood = zoo.OBSERVED_THROUGH[name][0]
+    known = {} if likelihood.extra_name is None else {"extra": np.full(20, 5.0 if "Binomial" in name else 1.0)}
+    y = np.asarray(likelihood.sample(np.random.default_rng(0), np.sin(X)[None], known.get("extra")))[0]
+    gp = sg.GP(sg.Matern52(), likelihood)
+    fitted = gp.fit(X, y, parameters=sg.Averaging(members=2), max_evaluations=12, restarts=0, **known)
+    assert len(fitted.members) == 2
+    assert finite(fitted.predict(X, **known), y)
+
+
+GRID = sg.Grid(np.linspace(0, 1, 6), np.linspace(0, 1, 5))
+ON_GRID = np.sin(5 * np.asarray(GRID.points).sum(axis=1))
+HOLES = np.where(np.isin(np.arange(30), [3, 11, 20]), np.nan, ON_GRID)
+PRODUCT = sg.Matern52().on(0) * sg.Matern32().on(1)
+TABLE = np.random.default_rng(0).standard_normal((40, 2))
+OTHERS = {  # kernel, places, values, how
+    "space-time": (PRODUCT, GRID, ON_GRID, {"structure": "space-time"}),
+    "toeplitz of a grid": (PRODUCT, GRID, ON_GRID, {"structure": "toeplitz-grid"}),
+    "kronecker with holes": (PRODUCT, GRID, HOLES, {"structure": "kronecker", "missing": "infer"}),
+    "space-time with holes": (PRODUCT, GRID, HOLES, {"structure": "space-time", "missing": "infer"}),
+    "toeplitz": (sg.Matern52(), X, Y, {"structure": "toeplitz"}),
+    "state space": (sg.SquaredExponential(), X, Y, {"approximate": "state-space"}),
+    "inducing": (sg.Matern52(np.ones(2)), TABLE, np.sin(TABLE.sum(axis=1)), {"approximate": sg.Inducing(8)}),
+    "neighbours": (sg.Matern52(np.ones(2)), TABLE, np.sin(TABLE.sum(axis=1)), {"approximate": sg.Neighbours(5)}),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", OTHERS)
+def test_whatever_learns_is_averaged_over(name):
+    kernel, places, y, how = OTHERS[name]
+    options = {"parameters": sg.Averaging(members=2), "max_evaluations": 12, "restarts": 0}
+    fitted = sg.GP(kernel, sg.Gaussian(0.1)).fit(places, y, **options, **how)
+    assert len(fitted.members) == 2
+    assert finite(fitted.predict(places), np.where(np.isnan(y), 0.0, y))
+
+
 @pytest.mark.full
 def test_several_classes():
     gp = sg.GP(sg.Matern52(), sg.Categorical(classes=3))

@@ -221,7 +221,9 @@ def test_a_model_that_is_not_averaged_over_says_that_its_parameters_are_unsure()
     t = np.arange(float(DAYS))
     problem = Problem(t[:, None], np.sin(t / 4) + 0.1 * np.cos(7 * t), "regression", "curve", (), 0)
     notes = lambda rows, parameters: compare(rows, [candidate("a sum", 0.1)], NEVER, parameters=parameters).notes
-    said = "a sum: its best parameters are taken as certain, though few rows leave them unsure, and intervals are narrower for it"
+    said = (
+        "a sum: its best parameters are taken as certain, though few rows leave them unsure, and intervals are narrower for it"
+    )
     assert said in notes(problem, "auto")
     assert said not in notes(problem, "best")
     many = candidate("a sum", 0.1)._replace(numbers=lambda fitted: 0)
