@@ -34,16 +34,16 @@ def check(mixture, alone, places, tmp_path):
     mean = np.tensordot(WEIGHTS, moments[0], axes=1)
     np.testing.assert_allclose(found.mean, mean, rtol=1e-10, atol=1e-10 * size)
     apart = np.tensordot(WEIGHTS, moments[1] + (moments[0] - mean) ** 2, axes=1)
-    np.testing.assert_allclose(found.variance, apart, rtol=1e-8, atol=1e-10 * size**2)
+    np.testing.assert_allclose(found.variance, apart, rtol=1e-10, atol=1e-10 * size**2)
     for level in (0.1, 0.9):
         y = found.quantile(level)
-        np.testing.assert_allclose(np.tensordot(WEIGHTS, [part.cumulative(y) for part in parts], axes=1), level, rtol=1e-8)
+        np.testing.assert_allclose(np.tensordot(WEIGHTS, [part.cumulative(y) for part in parts], axes=1), level, rtol=1e-10)
     if tmp_path is None:
         return
     mixture.save(tmp_path / "mixture.sgp")
     again = sg.load(tmp_path / "mixture.sgp").predict(places)
     np.testing.assert_allclose(again.mean, found.mean, rtol=1e-12, atol=1e-12 * size)
-    np.testing.assert_allclose(again.variance, found.variance, rtol=1e-10, atol=1e-12 * size**2)
+    np.testing.assert_allclose(again.variance, found.variance, rtol=1e-12, atol=1e-12 * size**2)
 
 
 KINDS = (("markov", "Sum"),)
