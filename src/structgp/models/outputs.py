@@ -161,7 +161,7 @@ def fit_outputs(
     quick = {**options, "parameters": "best"}
     apart = model(_apart(given)).fit(X, Z, missing="infer", seconds=earlier, **quick) if compare else None
     alone = apart.log_evidence if apart is not None and apart.learning is not None and apart.learning.converged else None
-    if kernel is None and earlier.allows(took):
+    if kernel is None and fitted.learning.converged and earlier.allows(took):  # else it is not known what sharing would gain
         least = _log_evidence_unshared(fitted, X, Z) if alone is None else alone
         if fitted.log_evidence - least <= must_pay(fitted.kernel):
             fitted = _most_likely_apart(fit, given, least)
