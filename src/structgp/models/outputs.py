@@ -160,13 +160,18 @@ def fit_outputs(
         notes, compare = [*notes, "there was no time to see what sharing is worth"], False
     quick = {**options, "parameters": "best"}
     apart = model(_apart(given)).fit(X, Z, missing="infer", seconds=earlier, **quick) if compare else None
-    alone = apart.log_evidence if apart is not None and apart.learning is not None and apart.learning.converged else None
-    if kernel is None and fitted.learning.converged and earlier.allows(took):  # else it is not known what sharing would gain
+    alone = apart.log_evidence if apart is not None and _ended(apart) else None
+    if kernel is None and _ended(fitted) and earlier.allows(took):  # else it is not known what sharing would gain
         least = _log_evidence_unshared(fitted, X, Z) if alone is None else alone
         if fitted.log_evidence - least <= must_pay(fitted.kernel):
             fitted = _most_likely_apart(fit, given, least)
             alone = fitted.log_evidence
     return FittedOutputs(fitted, scales, names, alone, tuple(notes))
+
+
+def _ended(fitted: Any) -> bool:
+    """Whether learning ended by itself."""
+    return fitted.learning is not None and bool(fitted.learning.converged)
 
 
 def must_pay(kernel: Kernel) -> float:
