@@ -133,7 +133,8 @@ def fit_outputs(
 ) -> FittedOutputs:
     """Learn several outputs together from a table Y (N, P) whose gaps are NaN; `options` are those of `GP.fit`.
 
-    ``lags="auto"`` tries whether outputs come later than others, and ``compare=True`` what they would be worth alone.
+    ``lags="auto"`` tries whether outputs come later than others, and ``compare=True`` what they would be worth alone. Where
+    nothing is said of kernel and lags, outputs that share nothing, as far as the evidence tells, are kept apart.
     """
     P = Y.shape[1]
     columns = 1 if np.ndim(X) == 1 else np.shape(X)[1]
@@ -161,7 +162,8 @@ def fit_outputs(
     quick = {**options, "parameters": "best"}
     apart = model(_apart(given)).fit(X, Z, missing="infer", seconds=earlier, **quick) if compare else None
     alone = apart.log_evidence if apart is not None and _ended(apart) else None
-    if kernel is None and _ended(fitted) and earlier.allows(took):  # else it is not known what sharing would gain
+    asked_for = kernel is not None or lags not in (False, "auto")
+    if not asked_for and _ended(fitted) and earlier.allows(took):  # else it is not known what sharing would gain
         least = _log_evidence_unshared(fitted, X, Z) if alone is None else alone
         if fitted.log_evidence - least <= must_pay(fitted.kernel):
             fitted = _most_likely_apart(fit, given, least)
