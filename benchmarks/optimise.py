@@ -408,7 +408,7 @@ def run_bump(name: str, method: str, seed: int, evaluations: int | None = None) 
         region=reach,
         initial=1,
         seed=seed,
-        warp=noisy,  # the source does not bend values; noise in proportion to them is even where they are bent
+        warp=noisy,  # the source bends no values; the default is kept where noise is in proportion to them
         **bump_model(method, D),
     )
     while count < most:
