@@ -172,7 +172,7 @@ def test_an_engine_says_where_there_is_a_shorter_way():
     seconds, plane = REFERENCE.seconds, sg.GP(sg.Matern52(), sg.Gaussian(0.1))
     dense, labels = (gp.plan(ROWS, "dense").chosen.cost for gp in (plane, plane.replace(likelihood=sg.Bernoulli())))
     assert seconds(dense.updating) < seconds(dense.conditioning) / 3
-    assert labels.updating == labels.conditioning
+    assert seconds(labels.conditioning) / 2 < seconds(labels.updating) < seconds(labels.conditioning)
     assert seconds(labels.leaving_out(8000)) < seconds(dense.leaving_out(8000)) / 100
     assert seconds(dense.keeping) > seconds(dense.conditioning) / 2  # the factor is not in the file
     grid = sg.GP(sg.SquaredExponential([0.1, 0.1]), sg.Gaussian(0.1)).plan(sg.Grid(np.arange(80.0), np.arange(90.0)))

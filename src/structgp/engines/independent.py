@@ -33,6 +33,9 @@ from ..structure.state_space import Where, chain_of, harmonics_of, started_at
 from .base import Cost, Engine, Offer, draw, form_by_shape
 from .cholesky import Cholesky, SignedCholesky, cost_of_matrix, look_at_matrix
 from .kalman import Kalman, cost_of_chain, look_along
+from .machine import Work
+
+AVERAGED = 5e5  # functions that an average over several latents at one place takes
 
 Places = Float[Array, "M D"]
 Values = Float[Array, "M C k"]
@@ -249,6 +252,11 @@ class SideBySide(Engine):
         return zip(self.parts, structure.parts, apart, strict=True)
 
 
+def of_several(cost: Cost, rows: int) -> Cost:
+    """The same where what an observation would have been is an average over several latents."""
+    return dataclasses.replace(cost, leave_out=Work(functions=AVERAGED * rows))
+
+
 class IndependentCholesky(SideBySide):
     """Any kernels on any inputs, exactly."""
 
@@ -268,7 +276,7 @@ class IndependentCholesky(SideBySide):
             predict=C**2 * one.predict,
             keep=C * one.keep,
         )
-        return Offer(self.tuned(model, inputs, data), cost.searching(look), note=f"{C} latents")
+        return Offer(self.tuned(model, inputs, data), of_several(cost.searching(look), N), note=f"{C} latents")
 
     def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> IndependentCholesky:
         one = Cholesky() if model.likelihood.log_concave else SignedCholesky()
@@ -299,7 +307,7 @@ class IndependentKalman(SideBySide):
             return form
         D = sum(part.chain.size for part in form.parts)
         cost = dataclasses.replace(cost_of_chain(len(inputs), D), rows=0).searching(2.5 * look_along(len(inputs), D))
-        return Offer(engine, cost, note=f"{len(engine.parts)} latents, {D} states")
+        return Offer(engine, of_several(cost, len(inputs)), note=f"{len(engine.parts)} latents, {D} states")
 
     def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> IndependentKalman:
         kernels = kernels_of(model.kernel, model.likelihood.latents)

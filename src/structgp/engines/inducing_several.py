@@ -24,7 +24,7 @@ from ..structure.dense import covariance, variances
 from ..structure.independent import IndependentStructures, once
 from ..structure.low_rank import ROWS, LowRank, crossing, through
 from .base import Cost, Offer, draw, form_by_shape
-from .independent import Places, SideBySide, Values, inverse_of_sites, of_each
+from .independent import Places, SideBySide, Values, inverse_of_sites, of_each, of_several
 from .inducing import InducingEngine, accuracy_of, rule_of
 from .machine import Work
 
@@ -106,7 +106,7 @@ class IndependentInducing(SideBySide):
         look = Work(products=3.0 * N * (C * M) ** 2, factors=2.0 * (C * M) ** 3, functions=float(N * C * M))
         cost = Cost(3 * N * (C * M) ** 2 + 2 * (C * M) ** 3, 8 * (6 * (C * M) ** 2 + N * C * M), C * M, 3 * look, look)
         said = f"approximate ({M} inducing inputs, {self.one.method})"
-        return Offer(self, cost.searching(look), accuracy=said, note=f"{C} latents")
+        return Offer(self, of_several(cost.searching(look), N), accuracy=said, note=f"{C} latents")
 
     def coupled_marginals(self, structure: IndependentStructures, sites: Sites) -> CoupledMarginals:
         found, white = self._given(structure, sites)

@@ -111,6 +111,7 @@ class JointChain(Engine):
             bytes=8 * T * (S * m) ** 2,
             evaluate=steps,
             condition=general.condition + Work(calls=PLANNING),
+            keep=Work(functions=1.5 * general.bytes),
             programs=25,
         )
         if cost.bytes > MEMORY:
