@@ -106,8 +106,9 @@ class Cost:
     def searching(self, look: Work) -> Cost:
         """The same where sites have to be found, with so much work for each look at the marginals that they leave."""
         evaluate, condition = self._evaluate + WARM * look, self._condition + COLD * look
-        again = {"update": self._condition + WARM * look, "leave_out": NOT_SAID}  # sites change, and are each taken away
-        return dataclasses.replace(self, evaluate=evaluate, condition=condition, programs=self.programs + 10, **again)
+        update = self._condition + WARM * look  # what grows with Gaussian data does not where sites change
+        known = dataclasses.replace(self, update=update, leave_out=NOT_SAID, programs=self.programs + 10)
+        return dataclasses.replace(known, evaluate=evaluate, condition=condition)
 
     @property
     def _evaluate(self) -> Work:

@@ -169,7 +169,7 @@ def cost_of_features(N: int, F: int) -> Cost:
         bytes=8 * (2 * min(N, ROWS) * F + 5 * F**2),
         rows=0,
         evaluate=3 * sums + Work(factors=4.0 * F**3, traffic=200.0 * N),
-        condition=sums + Work(factors=float(F) ** 3, traffic=200.0 * N),
+        condition=2 * sums + Work(factors=float(F) ** 3, traffic=200.0 * N),
         predict=predict,
         draw=DRAWN * predict,  # of the weights
         leave_out=N * predict,
