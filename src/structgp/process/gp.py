@@ -190,7 +190,8 @@ class GP(Parametrised):
 
         `restarts` adds climbs from other starts (by default three for small data, else none; with EM none) and `seed` makes
         them repeatable. `progress` shows a line while learning, by default on a terminal only. Ctrl-C keeps the best so far,
-        and so does learning that reaches `seconds`, which is looked at after every evaluation.
+        and so does learning that reaches `seconds`, which is looked at after every evaluation. Where learning is expected to
+        take more than ten minutes, a UserWarning says so, and what would be quicker.
 
         `rotations` adds climbs that begin with random directions, for kernels that have some (`Rotated`, `Project`);
         ``"perturb"`` one that begins where small turns no longer raise the evidence. `starts` are models of this form, with
