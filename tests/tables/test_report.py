@@ -211,6 +211,21 @@ def test_kernels_are_told_in_words(series, kernel, name, learned):
     assert learned in part.learned
 
 
+@pytest.mark.parametrize("shape", ["table", "grid"])
+def test_what_comes_again_over_several_columns_is_told_as_a_product(shape, tmp_path):
+    inputs = sg.Grid(np.arange(4) * 0.5, np.arange(5) * 0.5)  # whole periods of both columns
+    y = np.sin(2 * np.pi * inputs.points[:, 0] / 0.9) + inputs.points[:, 1]
+    kernel = sg.Matern52() + sg.Periodic(1.0) * sg.Matern32()
+    fitted = sg.GP(kernel, sg.Gaussian(0.01)).condition(inputs if shape == "grid" else inputs.points, y)
+    layout = Layout((Column("a", "number"), Column("b", "number")))
+    model = TableModel(fitted, layout, "regression", "v", np.zeros(2), np.ones(2), 20, shape)
+    assert [term.period for term in found_terms(model)] == [None, None]
+    product = next(part for part in parts_of(model) if part.name == "product")
+    assert "Periodic(" in product.learned
+    write_report(model, tmp_path / "report.html")
+    assert "Periodic(period" in (tmp_path / "report.html").read_text()
+
+
 @pytest.fixture(scope="module")
 def seasonal(series):
     """A trend and a season whose prior is far wider than what was found, and a part that does next to nothing."""

@@ -40,12 +40,7 @@ class Found(NamedTuple):
     middle: float
     negligible: bool = False
     drift: float = 0.0  # of a season: half the range of its own level, which moves beside the swing
-
-    @property
-    def period(self) -> float | None:
-        """After how much time it comes again, for a season."""
-        factors = self.kernel.factors if isinstance(self.kernel, Product) else (self.kernel,)
-        return next((float(factor.period) for factor in factors if isinstance(factor, (Periodic, DampedOscillator))), None)
+    period: float | None = None  # after how much time it comes again, for a season, which goes along one column
 
     @property
     def slow(self) -> float:
@@ -67,18 +62,23 @@ def found_terms(model: TableModel) -> tuple[Found, ...]:
         return ()  # classes
     terms = (kernel.kernels[fitted.likelihood.signal[0]],) if several else getattr(kernel, "terms", (kernel,))
     places = fitted.inputs if isinstance(fitted.inputs, Grid) else _thinned(np.asarray(fitted.inputs.points))
+    points = np.asarray(getattr(places, "points", places))
     found = []
     for i, term in enumerate(terms):
         part = i if len(terms) > 1 else None
         mean = np.asarray(fitted.predict(places, part=part).signal.mean)
         low, high = float(np.nanmin(mean)), float(np.nanmax(mean))
-        one = Found(i, term, (high - low) / 2, (high + low) / 2)
-        found.append(
-            one if one.period is None else _swing(one, fitted, np.asarray(getattr(places, "points", places)), mean, part)
-        )
+        one = Found(i, term, (high - low) / 2, (high + low) / 2, period=_period(term) if points.shape[1] == 1 else None)
+        found.append(one if one.period is None else _swing(one, fitted, points, mean, part))
     little = min(NEGLIGIBLE * max(term.size for term in found), noise_sd(fitted.likelihood))
     amount = lambda term: abs(term.middle) if isinstance(term.kernel, Constant) else term.size
     return tuple(term._replace(negligible=amount(term) < little) for term in found)
+
+
+def _period(term: Kernel) -> float | None:
+    """After how much time a term along one column comes again."""
+    factors = term.factors if isinstance(term, Product) else (term,)
+    return next((float(factor.period) for factor in factors if isinstance(factor, (Periodic, DampedOscillator))), None)
 
 
 def _swing(found: Found, fitted: Any, places: np.ndarray, mean: np.ndarray, part: int | None) -> Found:

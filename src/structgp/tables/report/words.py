@@ -220,7 +220,7 @@ def _(term: On, model: TableModel, found: Found) -> Part:
 def _(term: Product, model: TableModel, found: Found) -> Part:
     periodic = next((factor for factor in term.factors if isinstance(factor, Periodic)), None)
     lasting = [factor.lengthscale for factor in term.factors if isinstance(factor, Radial)]
-    if periodic is not None and len(lasting) == len(term.factors) - 1:
+    if periodic is not None and len(model.center) == 1 and len(lasting) == len(term.factors) - 1:
         keeps = f", and keeps its shape {_for(float(lasting[0]), model)}" if lasting else ""
         moves = f"; its own level moves by ±{found.drift:.3g} besides" if found.drift > DRIFTING * found.size else ""
         swing = _size(found.size, model)
