@@ -230,6 +230,16 @@ def test_plan_learns_nothing(folder):
     assert as_json("plan", folder / "series.csv", "--target", "value")["inputs"] == ["day", "level"]
 
 
+def test_plan_says_what_was_asked_of_fit(folder):
+    asked = ("plan", folder / "series.csv", "--target", "value", "--time", "day", "--kernel", "Matern52(lengthscale=5)")
+    plans = as_json(*asked, "--likelihood", "student-t", "--parameters", "hmc")["plans"]
+    assert list(plans) == ["Matern52(lengthscale=5)", "Matern52(lengthscale=5), noise with outliers"]
+    assert all("averaged over, as asked for" in plan for plan in plans.values())
+    assert "averaged" not in as_json(*asked, "--parameters", "best")["plans"]["Matern52(lengthscale=5)"]
+    assert "inducing inputs" in as_json(*asked, "--approximate", "inducing:9")["plans"]["Matern52(lengthscale=5)"]
+    assert "parameters must be one of" in as_json(*asked, "--parameters", "mean", code=1)["error"]
+
+
 def test_a_picture_needs_no_target(folder):
     image = pytest.importorskip("PIL.Image")
     image.fromarray((np.arange(48).reshape(6, 8) * 5).astype(np.uint8)).save(folder / "picture.png")
@@ -367,6 +377,27 @@ def test_several_targets_are_learned_together_and_their_gaps_filled(tmp_path):
     assert ">shared function 2</td>" in page
     assert "at a bound: the noise of b" in page
     assert "kernel." not in page
+
+
+@pytest.mark.full
+def test_several_targets_with_outliers_go_on(tmp_path):
+    t = np.arange(50.0)
+    noise = np.random.default_rng(1).standard_normal((2, 50))
+    a, b = np.sin(t / 4) + 0.05 * noise[0], 5 - 2 * np.sin(t / 4) + 0.1 * noise[1]
+    a[[7, 30]] += 8.0
+    path, out = tmp_path / "sensors.csv", tmp_path / "out"
+    pl.DataFrame({"t": t, "a": a, "b": b}).write_csv(path)
+    options = ("--time", "t", "--targets", "a,b", "--parameters", "best", "--kernel", "Matern52(lengthscale=4)", "--horizon", 3)
+    found = as_json("fit", path, *options, "--likelihood", "student-t", "--out", out)
+    assert found["correlations"][0][1] < -0.9  # two rows far off do not hide it
+    ahead = pl.read_csv(out / "forecast.csv")
+    assert ahead["t"].to_list() == [50, 51, 52]
+    np.testing.assert_allclose(ahead["b_median"][0], 5 - 2 * np.sin(50 / 4), atol=1.0)
+    assert (ahead["b_lower"] < ahead["b_upper"]).all()
+    no_time = as_json("fit", path, "--targets", "a,b", *options[4:], "--out", out, code=1)
+    assert no_time["error"] == "--horizon goes along a time: name its column by --time"
+    changing = as_json("fit", path, "--targets", "a,b", "--likelihood", "twinned", "--out", out, code=1)
+    assert "several together take gaussian or student-t" in changing["error"]
 
 
 def test_identify_from_the_command_line(tmp_path):

@@ -87,6 +87,7 @@ class Candidate(NamedTuple):
     seconds: float = 0.0  # about how long learning takes, compiling included
     rows: int | None = None  # the most rows that it can take
     plan: Plan | None = None  # what would run, for a plain process
+    start: GP | None = None  # that process, with which learning begins
     robust: Callable[[Any, str, float], Candidate | None] | None = None  # from what was learned, with noise of another kind
     price: float = 0.0  # what the evidence leaves out: the prior density of a free level and slope
     numbers: Callable[[Any], int] = lambda fitted: len(free_vector(fitted.gp))  # that were learned

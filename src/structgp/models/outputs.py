@@ -14,6 +14,7 @@ from ..kernels.algebra import Kernel
 from ..kernels.outputs import LMC, Coregion, Correlations, Lagged, correlations, outputs_of
 from ..kernels.stationary import Matern12, Matern32
 from ..learn.clock import Deadline
+from ..likelihoods.base import Likelihood
 from ..likelihoods.gaussian import Gaussian
 from ..means import LevelOfOutput
 from ..parameters.tree import fixed, learned_leaves, with_values
@@ -126,6 +127,7 @@ def fit_outputs(
     *,
     names: Any = None,
     kernel: Kernel | None = None,
+    likelihood: Likelihood | None = None,
     logs: Any = "auto",
     lags: Any = False,
     compare: bool = False,
@@ -133,6 +135,7 @@ def fit_outputs(
 ) -> FittedOutputs:
     """Learn several outputs together from a table Y (N, P) whose gaps are NaN; `options` are those of `GP.fit`.
 
+    The `likelihood` is of outputs in units of their own spread: Gaussian with a noise for each, unless another is given.
     ``lags="auto"`` tries whether outputs come later than others, and ``compare=True`` what they would be worth alone. Where
     nothing is said of kernel and lags, outputs that share nothing, as far as the evidence tells, are kept apart.
     """
@@ -143,7 +146,8 @@ def fit_outputs(
     scales = Scales.of(Y, logs)
     Z = scales.into(Y)
     given = default_kernel(P, columns) if kernel is None else kernel
-    model = lambda k: GP(k, Gaussian(np.full(P, 0.1)), LevelOfOutput(fixed(np.zeros(P))))
+    scatter = Gaussian(np.full(P, 0.1)) if likelihood is None else likelihood
+    model = lambda k: GP(k, scatter, LevelOfOutput(fixed(np.zeros(P))))
     deadline, notes = Deadline.after(options.pop("seconds", None)), list[str]()
     earlier = deadline.earlier(FOLLOWING)
     fit = lambda k: model(k).fit(X, Z, missing="infer", seconds=earlier, **options)

@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -246,3 +246,18 @@ def replacing(path: Any) -> Iterator[Path]:
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_all(*paths: Path, folder: Path | None = None) -> Iterator[list[Path]]:
+    """The same for several files, which take their places together once all are written; a missing `folder` is made."""
+    made = [] if folder is None else [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            yield [stack.enter_context(replacing(path)) for path in paths]
+    finally:
+        for one in made:
+            if one.exists() and not any(one.iterdir()):
+                one.rmdir()

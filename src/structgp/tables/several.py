@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..kernels.algebra import Kernel
+from ..kernels.outputs import LMC
+from ..likelihoods.base import Likelihood
+from ..likelihoods.robust import StudentT
 from ..models.identify import Identified, identify
 from ..models.outputs import FittedOutputs, fit_outputs
-from .reading import Table, as_floats, find_column, kind_of, look
+from .automatic.noise import noise_asked
+from .expression import parse_kernel
+from .reading import Column, Table, as_floats, find_column, kind_of, look
 
 if TYPE_CHECKING:
     import polars as pl
 
+TYPICAL = 0.3  # of the spread of a column is noise, where learning begins
 MANY_VALUES, MANY = 5000, 4  # values and columns beyond which lags are not looked for without being asked for
 LAGS: dict[str, str | bool] = {"auto": "auto", "yes": "auto", "no": False}  # what is asked for, and what of `fit_outputs`
 
@@ -30,8 +37,17 @@ class Filled(NamedTuple):
     lower: np.ndarray
     upper: np.ndarray
     model: FittedOutputs
-    written: Callable[[float], str] | None = None  # how a place is written, where it is not a number
-    unit: str = ""  # in which places are counted, where they are times
+    column: Column | None = None  # of the times, where places are some
+
+    @property
+    def written(self) -> Callable[[float], str] | None:
+        """How a place is written, where it is not a number."""
+        return self.column.drawn if self.column is not None and self.column.kind == "date" else None
+
+    @property
+    def unit(self) -> str:
+        """In which places are counted, where they are times."""
+        return self.column.unit if self.column is not None else ""
 
     @property
     def values(self) -> np.ndarray:
@@ -43,12 +59,49 @@ class Filled(NamedTuple):
         """How many values of each column were filled in."""
         return np.sum(~np.isfinite(self.seen), axis=0)
 
+    def forecast(self, horizon: int) -> dict[str, Any]:
+        """What is expected of each column for so many steps after the last time, by column."""
+        assert self.column is not None, "only a series goes on"
+        places = self.column.following(self.x[:, 0], horizon)
+        found: dict[str, Any] = {self.x_name: [self.column.written(place) for place in places]}
+        median, sd, lower, upper = self.model.predict(places)
+        for p, name in enumerate(self.names):
+            parts = {"median": median, "sd": sd, "lower": lower, "upper": upper}
+            found |= {f"{name}_{part}": values[:, p] for part, values in parts.items()}
+        return found
 
-def fill_columns(table: Table, targets: list[str], time: str | None, lags: str = "auto", **options: Any) -> Filled:
+
+def noise_of(likelihood: str) -> Likelihood | None:
+    """How several columns scatter, each in units of its own spread, by the names that one column knows."""
+    kind = noise_asked(likelihood)
+    if kind not in (None, "", "outliers"):
+        raise ValueError(
+            f"--likelihood {likelihood} is of one column: several together take gaussian or student-t, or name one by --target"
+        )
+    return StudentT(scale=TYPICAL) if kind else None
+
+
+def kernel_of(asked: Sequence[str], outputs: int, names: Sequence[str]) -> Kernel | None:
+    """Functions that outputs share, one for each kernel that is asked for; None for the usual ones."""
+    return LMC(outputs, *(parse_kernel(text, names) for text in asked), columns=len(names)) if asked else None
+
+
+def fill_columns(
+    table: Table,
+    targets: list[str],
+    time: str | None,
+    *,
+    lags: str = "auto",
+    kernels: Sequence[str] = (),
+    likelihood: str = "auto",
+    **options: Any,
+) -> Filled:
     """Learn the target columns together and fill their gaps; inputs are the time, or all other columns with numbers.
 
-    Lags are looked for with "yes", along a time, and not with "no"; "auto" does where that does not take long.
+    Lags are looked for with "yes", along a time, and not with "no"; "auto" does where that does not take long. Of `kernels`
+    each is of a function that the columns share; `options` are those of `fit_outputs`.
     """
+    options["likelihood"] = noise_of(likelihood)
     frame = table.frame
     names = [find_column(frame, name, "target") for name in targets]
     if len(names) < 2 or len(set(names)) < len(names):
@@ -57,17 +110,18 @@ def fill_columns(table: Table, targets: list[str], time: str | None, lags: str =
         if kind_of(frame[name]) != "number":
             raise ValueError(f"target {name!r} holds no numbers: several targets are learned together as numbers")
     Y = np.stack([as_floats(frame[name]) for name in names], axis=1)
-    x, x_name, written, unit = _places(frame, names, time)
-    places, late = (x[:, 0], _looked_for(lags, Y)) if x.shape[1] == 1 else (x, False)
-    if lags not in LAGS or (lags == "yes" and x.shape[1] > 1):
-        why = f"{x_name} are {x.shape[1]} columns of places: name one by --time" if lags in LAGS else "it is auto, yes or no"
-        raise ValueError(f"--lags {lags} cannot be had: {why}")
+    x, inputs, column = _places(frame, names, time)
+    places, late = (x[:, 0], _looked_for(lags, Y)) if len(inputs) == 1 else (x, False)
+    if lags not in LAGS or (lags == "yes" and len(inputs) > 1):
+        several = f"{', '.join(inputs)} are {len(inputs)} columns of places: name one by --time"
+        raise ValueError(f"--lags {lags} cannot be had: {several if lags in LAGS else 'it is auto, yes or no'}")
+    options["kernel"] = kernel_of(kernels, len(names), inputs)
     model = fit_outputs(places, Y, names=names, **{"lags": late, "compare": True, **options})
-    if x.shape[1] == 1 and not late:
+    if len(inputs) == 1 and not late:
         unasked = "" if lags == "no" else f" among {len(names)} columns with {np.isfinite(Y).sum()} values (--lags yes does)"
         model = dataclasses.replace(model, notes=(*model.notes, f"it was not looked for whether some come late{unasked}"))
     median, _, lower, upper = model.predict(places)
-    return Filled(tuple(names), x_name, x, Y, median, lower, upper, model, written, unit)
+    return Filled(tuple(names), ", ".join(inputs), x, Y, median, lower, upper, model, column)
 
 
 def _looked_for(lags: str, Y: np.ndarray) -> str | bool:
@@ -76,19 +130,19 @@ def _looked_for(lags: str, Y: np.ndarray) -> str | bool:
     return LAGS.get(lags, False) if lags != "auto" or not takes_long else False
 
 
-def _places(frame: pl.DataFrame, targets: list[str], time: str | None) -> tuple[np.ndarray, str, Any, str]:
-    """The places of the rows: the time column, all other columns with numbers, or the number of the row."""
+def _places(frame: pl.DataFrame, targets: list[str], time: str | None) -> tuple[np.ndarray, list[str], Column | None]:
+    """The places of the rows: the time column, all other columns with numbers, or the number of the row; and their names."""
     if time is not None:
         column = _times(frame, time)
         numbers = column.numbers(frame[time])[:, :1]
         if not np.isfinite(numbers).all():
             raise ValueError(f"the time column {time!r} has gaps: every row needs its time")
-        return numbers, time, column.drawn if column.kind == "date" else None, column.unit
+        return numbers, [time], column
     others = [name for name in frame.columns if name not in targets and kind_of(frame[name]) == "number"]
     others = [name for name in others if np.isfinite(as_floats(frame[name])).all()]
     if not others:
-        return np.arange(float(frame.height))[:, None], "row", None, ""
-    return np.stack([as_floats(frame[name]) for name in others], axis=1), ", ".join(others), None, ""
+        return np.arange(float(frame.height))[:, None], ["row"], None
+    return np.stack([as_floats(frame[name]) for name in others], axis=1), others, None
 
 
 def _times(frame: pl.DataFrame, time: str) -> Any:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ...engines.approximation import of_structure
 from ...kernels.algebra import Kernel
 from ...learn.clock import Deadline
+from ...learn.peak import choose
 from ...models.candidates import Candidate
 from ..model import TABLES, Map, TableModel, of_shape, on_map, usual_horizon
 from ..reading import Layout, Table, as_table
-from .candidates import candidates_for
+from .candidates import as_shape, candidates_for
 from .compare import Say, compare, quiet
 from .noise import noise_asked
 from .problem import Problem, assumed, calendar_of, layout_of, shape_of, targets, task_of
@@ -65,6 +67,32 @@ def prepare(
     return Prepared(layout, problem, center, scale, candidates, np.flatnonzero(used), int(len(used) - used.sum()))
 
 
+def plan_table(
+    data: pl.DataFrame | Table, target: str, *, likelihood: str = "auto", parameters: Any = "auto", **options: Any
+) -> tuple[Prepared, list[Candidate]]:
+    """A table that is ready to be learned from, and what would be tried; `options` are those of `fit_table`."""
+    choose(parameters, 1, 1)  # a wrong word is met before the table is looked at
+    ready = prepare(data, target, **options)
+    problem, tried = ready.problem, list(ready.candidates)
+    kind = noise_asked(likelihood, problem.task)
+    if kind:
+        spread = float(np.std(problem.y)) or 1.0
+        others = [one.robust(one.start, kind, spread) for one in tried if one.robust is not None]
+        tried += [one for one in others if one is not None]
+    exact, approximate = of_structure(options.get("structure", "auto"))
+
+    def with_plan(one: Candidate) -> Candidate:
+        """The same with what averaging over its parameters takes."""
+        if one.start is None:
+            return one
+        averages = one.rows is None and one.start.likelihood.latents == 1
+        inputs = as_shape(problem.X[: one.rows], problem.shape)
+        how: dict[str, Any] = {"approximate": approximate, "parameters": parameters if averages else "best"}
+        return one._replace(plan=one.start.plan(inputs, exact, **how))
+
+    return ready, [with_plan(one) for one in tried]
+
+
 def fit_table(
     data: pl.DataFrame | Table,
     target: str,
@@ -83,7 +111,8 @@ def fit_table(
     `likelihood` is one of LIKELIHOODS: how numbers scatter, decided by what plain noise leaves unless it is named.
     """
     deadline = Deadline.after(budget)
-    noise_asked(likelihood)
+    noise_asked(likelihood)  # a wrong word is met before the table is looked at
+    choose(parameters, 1, 1)
     ready = prepare(data, target, budget=budget, **options)
     problem = ready.problem
     guessed = options.get("task", "auto") == "auto"

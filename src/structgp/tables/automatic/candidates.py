@@ -254,7 +254,7 @@ def _gps(problem: Problem, structure: str, affordable: float, own: bool) -> Call
 
         cheap = kind == "regression" and problem.shape != "grid"
         price = _price_of_a_line(problem.X[:, 0], problem.y) if _is_free(gp.kernel) else 0.0
-        one = Candidate(name, fit, refit, seconds, rows, plan, robust if cheap else None, price=price, compiling=compiling)
+        one = Candidate(name, fit, refit, seconds, rows, plan, gp, robust if cheap else None, price, compiling=compiling)
         believed = _around_its_start(gp) if own and problem.shape in ("series", "curve") else gp
         if latents > 1:
             return one

@@ -78,9 +78,7 @@ def compare(
     its scores from the rows that are not held out, and at last from all of them. Where a likelihood is named, numbers scatter
     as it says.
     """
-    asked = noise_asked(likelihood)
-    if asked is not None and problem.task != "regression":
-        raise ValueError(f"likelihood {likelihood!r} is of numbers, but this is {problem.task}: leave it to auto")
+    asked = noise_asked(likelihood, problem.task)
     rng = np.random.default_rng(problem.seed)
     held, kind = hold_out(problem, rng)
     unlearned = held if problem.shape != "grid" else np.zeros_like(held)  # a grid with holes takes long to learn from
@@ -148,6 +146,8 @@ def compare(
     notes: tuple[str, ...] = () if whole else (f"learned from {len(rows)} of {len(every)} rows, chosen at random",)
     if _out_of_time(best.fitted):
         notes = (*notes, "time was over before the chosen model had converged: a longer --budget may make it better")
+    if parameters not in ("auto", "best") and best.fitted is alone and not late:
+        notes = (*notes, f"parameters are the best ones, as {best.trial.name} is not averaged over them here")
     notes = (*notes, late) if late else notes
     if problem.shape == "grid" and held.any():
         notes = (*notes, "the parameters were learned from all cells, those that were held out for the scores included")

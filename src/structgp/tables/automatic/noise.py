@@ -40,10 +40,12 @@ NAMES = {
 }
 
 
-def noise_asked(likelihood: str) -> str | None:
+def noise_asked(likelihood: str, task: str = "regression") -> str | None:
     """The kind of noise that is asked for by name: "" for a plain one, None where what is left decides."""
     if likelihood not in LIKELIHOODS:
         raise ValueError(f"likelihood must be one of {', '.join(LIKELIHOODS)}, got {likelihood!r}")
+    if LIKELIHOODS[likelihood] is not None and task != "regression":
+        raise ValueError(f"likelihood {likelihood!r} is of numbers, but this is {task}: leave it to auto")
     return LIKELIHOODS[likelihood]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import math
 import sys
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ... import __version__
-from .options import VersionOption
+from .options import LEVEL, VersionOption
+from .routes import Route, ask, parameters_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,10 +31,18 @@ ORDER = ("fit", "forecast", "fill", "suggest", "identify", "changepoints", "embe
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
-def command(example: str, name: str | None = None, **older: str) -> Callable[[Callable[..., dict[str, Any]]], Any]:
-    """A command of the app whose help ends with an example; `older` are spellings of options that are taken as well."""
+ROUTES: dict[str, tuple[Route, ...]] = {}  # the ways that commands can go, by name, where there are several
+
+
+def command(example: str, *routes: Route, name: str | None = None, **older: str) -> Callable[[Callable[..., Any]], Any]:
+    """A command of the app whose help ends with an example; `older` are spellings of options that are taken as well.
+
+    It answers, or says which of its `routes` does.
+    """
     settings = {"token_normalize_func": lambda word: older.get(word, word)}
     enter = app.command(name, epilog=f"Example: structgp {example}", context_settings=settings)
+    if routes:
+        ROUTES[example.split()[0]] = routes
     return lambda function: enter(answers(function))
 
 
@@ -42,14 +52,15 @@ def in_order(app: typer.Typer) -> None:
     app.registered_commands.sort(key=lambda one: ORDER.index(name(one)) if name(one) in ORDER else len(ORDER))
 
 
-def answers(command: Callable[..., dict[str, Any]]) -> Callable[..., None]:
+def answers(command: Callable[..., dict[str, Any] | Route]) -> Callable[..., None]:
     """A command that prints its answer, as lines or as JSON, and says in one line what it could not do."""
 
     @functools.wraps(command)
-    def run(*args: Any, **options: Any) -> None:
+    def run(context: typer.Context, **options: Any) -> None:
         as_json = options["as_json"]
         try:
-            answer = command(*args, **options)
+            found = ask(command, options)
+            answer = found.go(options, said_by(context)) if isinstance(found, Route) else found
         except EXPECTED as problem:
             message = str(problem) or type(problem).__name__
             print(
@@ -62,7 +73,15 @@ def answers(command: Callable[..., dict[str, Any]]) -> Callable[..., None]:
         else:
             print(answer["text"])
 
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    run.__signature__ = inspect.Signature([context, *parameters_of(command).values()])  # type: ignore[attr-defined]
     return run
+
+
+def said_by(context: typer.Context) -> dict[str, str]:
+    """The options that stand on the command line, by name, as they are written."""
+    said = lambda one: getattr(context.get_parameter_source(one.name), "name", "") == "COMMANDLINE"
+    return {str(one.name): one.opts[0] for one in context.command.params if said(one)}
 
 
 def seconds_of(text: str) -> float:
@@ -92,12 +111,18 @@ def free_name(name: str, taken: list[str]) -> str:
     return name
 
 
+def check_level(model: TableModel, level: float) -> None:
+    """Refuse what is no probability, and intervals of labels."""
+    if not 0 < level < 1:
+        raise ValueError(f"level is a probability between 0 and 1, got {level}")
+    if level != LEVEL and model.task == "classification":
+        raise ValueError("--level is of intervals, and labels have probabilities in their place: leave it out")
+
+
 def with_predictions(model: TableModel, data: Table, level: float) -> pl.DataFrame:
     """The table as it was written, row for row, and what the model says of each row."""
     import polars as pl
 
-    if not 0 < level < 1:
-        raise ValueError(f"level is a probability between 0 and 1, got {level}")
     found = model.predict(data.frame, level)
     name = lambda what: free_name(f"{model.target}_{what}", data.written.columns)
     return data.written.with_columns([pl.Series(name(what), values.tolist()) for what, values in found.items()])

@@ -7,60 +7,23 @@ from typing import Any
 
 from ...learn.clock import Deadline
 from .base import aligned, command, notes_in_words, seconds_of, with_reasons
-from .learning import options_of, target_of, watching
-from .options import (
-    AsJson,
-    Budget,
-    DataArgument,
-    DatesOption,
-    KernelsOption,
-    LikelihoodOption,
-    ModelsArgument,
-    ReportOption,
-    SeedOption,
-    TargetOption,
-    TaskOption,
-    TimeOption,
-    ZoneOption,
-)
+from .learning import options_of, read_for, target_of, watching
+from .options import AsJson, Comparing, DataArgument, Learning, ModelsArgument, ReportOption, TargetOption
+from .routes import Route
 
 
-@command("compare measurements.csv --target y --kernel Matern52 --kernel 'SquaredExponential + Linear'", out="report")
-def compare(
-    data: DataArgument,
-    models: ModelsArgument = (),  # type: ignore[assignment]
-    target: TargetOption = None,
-    task: TaskOption = "auto",
-    time: TimeOption = None,
-    kernel: KernelsOption = (),  # type: ignore[assignment]
-    likelihood: LikelihoodOption = "auto",
-    report: ReportOption = None,
-    budget: Budget = "2m",
-    dates: DatesOption = "auto",
-    zone: ZoneOption = "",
-    seed: SeedOption = 0,
-    as_json: AsJson = False,
-) -> dict[str, Any]:
-    """Compare kernels on a table, or saved models on new rows. Without --kernel what fit would try is compared."""
-    if models:
-        if kernel or target is not None:
-            raise ValueError("saved models know their target and their kernel: leave out --target and --kernel")
-        return _saved(data, list(models), report, dates, zone)
-    from ..reading import read_table
-
-    seconds = seconds_of(budget)
+def of_kernels(data: Path, target: str | None, asked: Learning, report: Path | None, as_json: bool) -> dict[str, Any]:
+    """Kernels on a table, or what fit would try."""
+    seconds = seconds_of(asked.budget)
     deadline = Deadline.after(seconds)
-    table = read_table(data, dates=dates, zone=zone)
-    target = target_of(table.frame, target, time)
+    table = read_for(data, asked)
+    target = target_of(table.frame, target, asked.time)
     from ..automatic import fit_table  # takes seconds, which a wrong name need not wait for
     from ..report import write_comparison_report
     from ..report.sections import score_rows, trial_rows
 
-    if len(set(kernel)) < len(kernel):
-        raise ValueError("each --kernel is compared with the others, so each is named once")
     with watching(as_json, seconds) as say:
-        how = options_of(task, time, list(kernel), "auto", max(deadline.left(), 0.0), seed)
-        model = fit_table(table, target, say=say, parameters="best", likelihood=likelihood, **how)
+        model = fit_table(table, target, say=say, **options_of(asked, max(deadline.left(), 0.0)))
     rows, scores = trial_rows(model), score_rows(model)
     lines = [f"{len(rows) - 1} models of {target!r} from {model.rows} rows", *notes_in_words(model.notes)]
     lines += ["", *with_reasons(rows)]
@@ -78,19 +41,19 @@ def _taken(model: Any) -> str:
     return f"{best.name} is {best.why or 'the only one that was tried'}."
 
 
-def _saved(data: Path, paths: list[Path], report: Path | None, dates: str, zone: str) -> dict[str, Any]:
+def of_models(data: Path, models: list[Path], report: Path | None, dates: str, zone: str) -> dict[str, Any]:
     """Saved models on the rows of one table."""
     from ..beside import on_rows
     from ..model import load_table_model
     from ..reading import read_table
     from ..report import write_comparison_report
 
-    if len({path.resolve() for path in paths}) < max(len(paths), 2):
+    if len({path.resolve() for path in models}) < max(len(models), 2):
         raise ValueError("two different models at least are compared: structgp compare NEW.csv a.structgp b.structgp")
-    models = {str(path): load_table_model(path) for path in paths}
-    first = next(iter(models.values()))
+    loaded = {str(path): load_table_model(path) for path in models}
+    first = next(iter(loaded.values()))
     table = read_table(data, dates=dates, zone=zone, like=first.layout.how)
-    found = on_rows(models, table.frame)
+    found = on_rows(loaded, table.frame)
     wrong = "part wrong" if first.task == "classification" else "RMSE"
     rows = [["model", "log probability of a row", "behind the first", wrong, "in 95 % intervals"]]
     for place, one in enumerate(found):
@@ -107,3 +70,22 @@ def _saved(data: Path, paths: list[Path], report: Path | None, dates: str, zone:
     answer: dict[str, Any] = {"target": first.target, "task": first.task, "notes": list(table.notes)}
     answer |= {"models": [{**one._asdict(), "behind": one.behind._asdict()} for one in found]}
     return {**answer, **({} if report is None else {"report": str(report)}), "text": "\n".join(lines)}
+
+
+OF_KERNELS = Route("kernels on a table", of_kernels, "leave it out")
+OF_MODELS = Route("saved models, which know their target and their kernel", of_models, "leave it out")
+EXAMPLE = "compare measurements.csv --target y --kernel Matern52 --kernel 'SquaredExponential + Linear'"
+
+
+@command(EXAMPLE, OF_KERNELS, OF_MODELS, out="report")
+def compare(
+    *,
+    data: DataArgument,
+    models: ModelsArgument = (),  # type: ignore[assignment]
+    target: TargetOption = None,
+    asked: Comparing,
+    report: ReportOption = None,
+    as_json: AsJson = False,
+) -> Route:
+    """Compare kernels on a table, or saved models on new rows. Without --kernel what fit would try is compared."""
+    return OF_MODELS if models else OF_KERNELS

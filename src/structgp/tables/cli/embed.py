@@ -43,20 +43,21 @@ def embed(
     import polars as pl
 
     from ..embed import embed_table  # takes seconds, which a wrong name need not wait for
+    from ..model import replacing_all
     from ..report import write_map_report
     from ..report.maps import column_rows, map_headline
 
     found = embed_table(table, wanted, color, ignore, seconds=seconds, random_state=seed)
-    out.mkdir(parents=True, exist_ok=True)
     names = {"coordinates": "coordinates.csv", "report": "report.html", "map": "map.structgp"}
     files = {name: out / file for name, file in names.items()}
     columns = [
         pl.Series(free_name(f"coordinate_{q}", table.written.columns), values)
         for q, values in enumerate(found.map.embedding_.T, 1)
     ]
-    write_csv(table.written.with_columns(columns), files["coordinates"])
-    write_map_report(found, files["report"], table.notes)
-    found.map.save(files["map"])
+    with replacing_all(*files.values(), folder=out) as (coordinates, report, kept):
+        write_csv(table.written.with_columns(columns), coordinates)
+        write_map_report(found, report, table.notes)
+        found.map.save(kept)
     lines = [*notes_in_words(table.notes), *columns_in_words(found.layout), "", *found.map.summary().splitlines()]
     lines += aligned("what the map explains", column_rows(found))
     lines += ["", map_headline(found), "", *(f"{name:<12} {path}" for name, path in files.items())]

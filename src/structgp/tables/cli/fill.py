@@ -2,77 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...learn.clock import Deadline
 from .base import aligned, command, free_name, notes_in_words, seconds_of, write_csv
-from .learning import check_folder, time_in, watching
-from .options import (
-    AsJson,
-    Budget,
-    DataArgument,
-    DatesOption,
-    LateOption,
-    OutFolder,
-    ParametersOption,
-    SeedOption,
-    TargetsOption,
-    TimeOption,
-    ZoneOption,
-)
+from .learning import check_folder, options_of, read_for, structure_of, time_in, watching
+from .options import AsJson, DataArgument, LateOption, Learning, OutFolder, TargetsOption
+from .routes import Route
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ..reading import Table
-
-
 LEAST_TOGETHER = 0.5  # correlation from which on a column without a gap is taken along
 MOST_HELPING = 4  # columns without a gap that are taken along
-
-
-@command("fill sensors.csv --targets a,b,c --time when --out filled", target="targets")
-def fill(
-    data: DataArgument,
-    targets: TargetsOption = None,
-    time: TimeOption = None,
-    lags: LateOption = "auto",
-    parameters: ParametersOption = "auto",
-    out: OutFolder = Path("structgp-out"),
-    budget: Budget = "2m",
-    dates: DatesOption = "auto",
-    zone: ZoneOption = "",
-    seed: SeedOption = 0,
-    as_json: AsJson = False,
-) -> dict[str, Any]:
-    """Fill the gaps of columns, several together.
-
-    By default of all that have some, along a time with the help of those that go with them; writes filled.csv and report.html.
-    """
-    from ..reading import find_column, read_table
-
-    seconds = seconds_of(budget)
-    deadline = Deadline.after(seconds)
-    check_folder(out)
-    table = read_table(data, dates=dates, zone=zone)
-    time = time_in(table.frame, time)
-    asked = [name.strip() for name in targets.split(",")] if targets is not None else with_gaps(table.frame, time)
-    names = [find_column(table.frame, name, "target") for name in asked]
-    helping = companions(table.frame, names, time) if targets is None and time is not None else []
-    if len(names) == 1 and not table.frame[names[0]].null_count():
-        raise ValueError(f"column {names[0]!r} has no gap: there is nothing to fill")
-    options: dict[str, Any] = {"parameters": parameters, "seed": seed}
-    with watching(as_json, seconds) as say:
-        if len(names + helping) > 1:
-            together = {**options, "lags": lags, "seconds": deadline}
-            return fill_together(table, names + helping, time, out, together, helping)
-        if lags != "auto":
-            raise ValueError(
-                f"--lags {lags} is said of several columns, but {names[0]!r} is filled alone: name more by --targets"
-            )
-        return fill_alone(table, names[0], time, out, {**options, "budget": max(deadline.left(), 0.0), "say": say})
 
 
 def with_gaps(frame: pl.DataFrame, time: str | None) -> list[str]:
@@ -103,15 +48,21 @@ def companions(frame: pl.DataFrame, targets: list[str], time: str) -> list[str]:
     return near[:MOST_HELPING]
 
 
-def fill_alone(table: Table, target: str, time: str | None, out: Path, options: dict[str, Any]) -> dict[str, Any]:
+def fill_alone(
+    table: Any, names: list[str], asked: Learning, time: str | None, deadline: Deadline, out: Path, as_json: bool
+) -> dict[str, Any]:
     """One column from the others: the table with its gaps filled, and the report."""
     import polars as pl
 
     from ..automatic import fit_table
+    from ..model import replacing_all
     from ..report import write_report
     from .told import facts, model_in_words
 
-    model = fit_table(table, target, time_column=time, **options)
+    (target,) = names
+    options = options_of(dataclasses.replace(asked, time=time), max(deadline.left(), 0.0))
+    with watching(as_json, seconds_of(asked.budget)) as say:
+        model = fit_table(table, target, say=say, **options)
     gap = table.frame[target].is_null()
     found = model.predict(table.frame)
     middle = found["label" if model.task == "classification" else "mean"]
@@ -122,12 +73,12 @@ def fill_alone(table: Table, target: str, time: str | None, out: Path, options: 
         for name, values in found.items()
         if name not in ("mean", "sd", "label")
     ]
-    out.mkdir(parents=True, exist_ok=True)
-    write_csv(table.written.with_columns(columns), out / "filled.csv")
-    write_report(model, out / "report.html")
-    count = int(gap.sum())
-    lines = [model_in_words(model), "", gaps_in_words(count, out)]
-    return {**facts(model), "filled": count, "file": str(out / "filled.csv"), "text": "\n".join(lines)}
+    with replacing_all(out / "filled.csv", out / "report.html", folder=out) as (file, report):
+        write_csv(table.written.with_columns(columns), file)
+        write_report(model, report)
+        said, known, count = model_in_words(model), facts(model), int(gap.sum())
+    lines = [said, "", gaps_in_words(count, out)]
+    return {**known, "filled": count, "file": str(out / "filled.csv"), "text": "\n".join(lines)}
 
 
 def gaps_in_words(count: int, out: Path) -> str:
@@ -136,17 +87,39 @@ def gaps_in_words(count: int, out: Path) -> str:
 
 
 def fill_together(
-    table: Table, targets: list[str], time: str | None, out: Path, options: dict[str, Any], helping: Sequence[str] = ()
+    table: Any,
+    names: list[str],
+    helping: Sequence[str],
+    time: str | None,
+    deadline: Deadline,
+    kernel: Sequence[str],
+    structure: str,
+    approximate: str | None,
+    likelihood: str,
+    parameters: str,
+    lags: str,
+    seed: int,
+    out: Path,
+    as_json: bool,
+    horizon: int | None = None,
 ) -> dict[str, Any]:
     """Several columns learned together, of which some only help: the table with its gaps filled, and the report."""
     import polars as pl
 
+    from ...engines.approximation import of_structure
+    from ..model import replacing_all
     from ..report import write_filled_report
     from ..report.several import filled_headline, together_rows
     from ..several import fill_columns
 
-    filled = fill_columns(table, targets, time, **options)
-    out.mkdir(parents=True, exist_ok=True)
+    if horizon is not None and time is None:
+        raise ValueError("--horizon goes along a time: name its column by --time")
+    exact, approximation = of_structure(structure_of(structure, approximate))
+    how: dict[str, Any] = {"structure": exact, "approximate": approximation, "parameters": parameters, "seed": seed}
+    how |= {"kernels": kernel, "likelihood": likelihood, "lags": lags}
+    with watching(as_json, deadline.left()):
+        filled = fill_columns(table, [*names, *helping], time, seconds=deadline, **how)
+    ahead = None if horizon is None else pl.DataFrame(filled.forecast(horizon))
     columns = []
     for p, name in enumerate(filled.names):
         if name in helping:
@@ -154,8 +127,6 @@ def fill_together(
         columns.append(pl.Series(name, filled.values[:, p]))
         for end, part in (("lower", filled.lower), ("upper", filled.upper)):
             columns.append(pl.Series(free_name(f"{name}_{end}", table.written.columns), part[:, p]))
-    write_csv(table.written.with_columns(columns), out / "filled.csv")
-    write_filled_report(filled, out / "report.html")
     found, count = filled.model.correlations(), int(filled.gaps.sum())
     tells = "it tells" if len(helping) == 1 else "they tell"
     taken = f"{', '.join(helping)}, without a gap, taken along for what {tells} of the others"
@@ -165,8 +136,59 @@ def fill_together(
         filled_headline(filled),
         *filled.model.words(),
         *aligned("how they hang together", together_rows(filled)),
+        gaps_in_words(count, out),
     ]
-    lines.append(gaps_in_words(count, out))
+    files = [out / "filled.csv", out / "report.html", *([] if ahead is None else [out / "forecast.csv"])]
+    with replacing_all(*files, folder=out) as places:
+        write_csv(table.written.with_columns(columns), places[0])
+        write_filled_report(filled, places[1])
+        if ahead is not None:
+            write_csv(ahead, places[2])
+            lines.append(f"{ahead.height} steps are forecast in {files[2]}")
     answer: dict[str, Any] = {"rows": len(filled.x), "targets": list(filled.names), "filled": count, "gain": filled.model.gain}
     answer |= {"correlations": found.correlation.tolist(), "lags": found.lag.tolist(), "notes": [*notes, *filled.model.notes]}
-    return {**answer, "file": str(out / "filled.csv"), "text": "\n".join(lines)}
+    answer |= {"file": str(files[0]), **({} if ahead is None else {"forecast": str(files[2])})}
+    return {**answer, "text": "\n".join(lines)}
+
+
+HEEDED = ("data", "targets", "time", "budget", "dates", "zone")  # by what decides between the ways
+TOGETHER = Route("several columns together", fill_together, "leave it out, or name one column", HEEDED)
+ALONE = Route("one column", fill_alone, "leave it out, or name several by --targets a,b,c", HEEDED)
+
+
+def together(data: Path, targets: str, asked: Learning, out: Path) -> Route:
+    """Several columns that are named, with their table."""
+    deadline = Deadline.after(seconds_of(asked.budget))
+    check_folder(out)
+    names = [name.strip() for name in targets.split(",")]
+    return TOGETHER.given(table=read_for(data, asked), names=names, helping=[], deadline=deadline)
+
+
+@command("fill sensors.csv --targets a,b,c --time when --out filled", ALONE, TOGETHER, target="targets")
+def fill(
+    *,
+    data: DataArgument,
+    targets: TargetsOption = None,
+    asked: Learning,
+    lags: LateOption = "auto",
+    out: OutFolder = Path("structgp-out"),
+    as_json: AsJson = False,
+) -> Route:
+    """Fill the gaps of columns, several together.
+
+    By default of all that have some, along a time with the help of those that go with them; writes filled.csv and report.html.
+    """
+    from ..reading import find_column
+
+    deadline = Deadline.after(seconds_of(asked.budget))
+    check_folder(out)
+    table = read_for(data, asked)
+    time = time_in(table.frame, asked.time)
+    named = [name.strip() for name in targets.split(",")] if targets is not None else with_gaps(table.frame, time)
+    names = [find_column(table.frame, name, "target") for name in named]
+    helping = companions(table.frame, names, time) if targets is None and time is not None else []
+    if len(names) == 1 and not table.frame[names[0]].null_count():
+        raise ValueError(f"column {names[0]!r} has no gap: there is nothing to fill")
+    if len(names) + len(helping) > 1:
+        return TOGETHER.given(table=table, names=names, helping=helping, time=time, deadline=deadline)
+    return ALONE.given(table=table, names=names, time=time, deadline=deadline)

@@ -8,31 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 from ...learn.clock import Deadline
 from .base import columns_in_words, command, free_name, inputs_in_words, notes_in_words, seconds_of, with_predictions, write_csv
-from .fill import fill_together
-from .learning import check_folder, options_of, structure_of, target_of, watching
+from .fill import TOGETHER, together
+from .learning import check_folder, options_of, read_for, target_of, watching
 from .options import (
-    ApproximateOption,
+    LEVEL,
     AsJson,
     Budget,
     DataArgument,
-    DatesOption,
     DemoArgument,
     FilesArgument,
     HorizonOption,
-    KernelOption,
     LateOption,
-    LikelihoodOption,
+    Learning,
     OutFolder,
-    ParametersOption,
     SchedulerOption,
     SeedOption,
-    StructureOption,
     TargetOption,
     TargetsOption,
-    TaskOption,
-    TimeOption,
-    ZoneOption,
 )
+from .parts import fit_in_parts, is_many
+from .routes import Route
 from .told import facts, model_in_words
 
 if TYPE_CHECKING:
@@ -42,81 +37,64 @@ if TYPE_CHECKING:
 LEARNED = "learned_from"  # the column that marks the rows that a model was given
 
 
-@command("fit measurements.csv --target y --out result")
+def fit_alone(data: Path, target: str | None, asked: Learning, out: Path, horizon: int | None, as_json: bool) -> dict[str, Any]:
+    """A model of one column from the others."""
+    seconds = seconds_of(asked.budget)
+    deadline = Deadline.after(seconds)
+    check_folder(out)
+    table = read_for(data, asked)
+    target = target_of(table.frame, target, asked.time)
+    from ..automatic import fit_table  # takes seconds, which a wrong name need not wait for
+
+    with watching(as_json, seconds) as say:
+        model = fit_table(table, target, say=say, horizon=horizon, **options_of(asked, max(deadline.left(), 0.0)))
+        return write_results(model, table, out, deadline)
+
+
+ONE = Route("one column", fit_alone, "leave it out, or name several by --targets a,b,c")
+IN_PARTS = Route("a series in many files", fit_in_parts, "leave it out, or give one table")
+
+
+@command("fit measurements.csv --target y --out result", ONE, TOGETHER, IN_PARTS)
 def fit(
+    *,
     data: FilesArgument,
     target: TargetOption = None,
-    task: TaskOption = "auto",
-    time: TimeOption = None,
-    kernel: KernelOption = None,
-    structure: StructureOption = "auto",
-    approximate: ApproximateOption = None,
-    likelihood: LikelihoodOption = "auto",
-    parameters: ParametersOption = "auto",
+    asked: Learning,
     out: OutFolder = Path("structgp-out"),
-    budget: Budget = "2m",
     horizon: HorizonOption = None,
     targets: TargetsOption = None,
     lags: LateOption = "auto",
-    dates: DatesOption = "auto",
-    zone: ZoneOption = "",
     scheduler: SchedulerOption = None,
-    seed: SeedOption = 0,
     as_json: AsJson = False,
-) -> dict[str, Any]:
+) -> Route:
     """Learn a model of a column from the others. Writes model.structgp, predictions.csv, report.html and forecast.csv.
 
     With --targets several columns are learned together and their gaps filled: filled.csv and report.html. Of many Parquet files
     with a series, 'meter/*.parquet', the parts stay where they are: smoothed/ has the values.
     """
-    from ..reading import read_table
-    from .parts import fit_in_parts, is_many
-
-    seconds = seconds_of(budget)
-    deadline = Deadline.after(seconds)
-    check_folder(out)
     if is_many(data, scheduler):
-        return fit_in_parts(data, target, time, kernel, scheduler, out, deadline, seed)
-    table = read_table(data, dates=dates, zone=zone)
-    if targets is not None:
-        with watching(as_json, seconds):
-            several: dict[str, Any] = {"parameters": parameters, "lags": lags, "seconds": deadline, "seed": seed}
-            return fill_together(table, [name.strip() for name in targets.split(",")], time, out, several)
-    if lags != "auto":
-        raise ValueError(f"--lags {lags} is said of several columns that are learned together: name them by --targets a,b,c")
-    target = target_of(table.frame, target, time)
-    from ..automatic import fit_table  # takes seconds, which a wrong name need not wait for
-
-    options = options_of(task, time, kernel, structure_of(structure, approximate), max(deadline.left(), 0.0), seed)
-    with watching(as_json, seconds) as say:
-        how: dict[str, Any] = {"horizon": horizon, "parameters": parameters, "likelihood": likelihood}
-        model = fit_table(table, target, say=say, **how, **options)
-        return write_results(model, table, out, deadline)
+        return IN_PARTS
+    return ONE if targets is None else together(data, targets, asked, out)
 
 
 @command("plan measurements.csv --target y")
 def plan(
+    *,
     data: DataArgument,
     target: TargetOption = None,
-    task: TaskOption = "auto",
-    time: TimeOption = None,
-    kernel: KernelOption = None,
-    structure: StructureOption = "auto",
-    dates: DatesOption = "auto",
-    zone: ZoneOption = "",
+    asked: Learning,
     as_json: AsJson = False,
 ) -> dict[str, Any]:
     """Say what fit would try, and what it would cost. Nothing is learned; what cannot be had says why not."""
-    from ..reading import read_table
-
-    table = read_table(data, dates=dates, zone=zone)
+    table = read_for(data, asked)
     frame = table.frame
-    target = target_of(frame, target, time)
-    from ..automatic import prepare  # takes seconds, which a wrong name need not wait for
+    target = target_of(frame, target, asked.time)
+    from ..automatic import plan_table  # takes seconds, which a wrong name need not wait for
 
-    ready = prepare(table, target, **options_of(task, time, kernel, structure, 120.0, 0))
+    ready, candidates = plan_table(table, target, **options_of(asked, seconds_of(asked.budget)))
     problem = ready.problem
-    found = {one.name: _plan_in_words(one, len(problem.y)) for one in ready.candidates}
+    found = {one.name: _plan_in_words(one, len(problem.y)) for one in candidates}
     lines = [f"{frame.height} rows, {problem.task} of {target!r}, {inputs_in_words(ready.layout.names, problem.shape)}"]
     lines += [*columns_in_words(ready.layout), *notes_in_words(table.notes), ""]
     for name, text in found.items():
@@ -157,11 +135,12 @@ def write_results(model: TableModel, data: Table, out: Path, deadline: Deadline)
     import numpy as np
     import polars as pl
 
+    from ..model import replacing_all
     from ..report import write_report
     from ..suspects import suspicion
 
     begun = deadline.left()
-    table = with_predictions(model, data, 0.95)
+    table = with_predictions(model, data, LEVEL)
     parts = len(getattr(getattr(model.fitted, "kernel", None), "terms", ())) or 1
     for_parts = dataclasses.replace(deadline, at=deadline.at - parts * (begun - deadline.left()))  # each takes as long, about
     if model.learned is not None:
@@ -173,19 +152,20 @@ def write_results(model: TableModel, data: Table, out: Path, deadline: Deadline)
             whole[model.learned] = suspected
             name = free_name(f"{model.target}_outlier_probability", data.written.columns)
             table = table.with_columns(pl.Series(name, whole).fill_nan(None))
-    out.mkdir(parents=True, exist_ok=True)
     names = {"model": "model.structgp", "predictions": "predictions.csv", "report": "report.html"}
+    names |= {"forecast": "forecast.csv"} if model.shape == "series" else {}
     files = {name: out / file for name, file in names.items()}
-    model.save(files["model"])
-    write_csv(table, files["predictions"])
-    write_report(model, files["report"], for_parts)
-    if model.shape == "series":
-        files["forecast"] = out / "forecast.csv"
-        write_csv(pl.DataFrame(model.forecast()), files["forecast"])
+    with replacing_all(*files.values(), folder=out) as places:
+        at = dict(zip(files, places, strict=True))
+        model.save(at["model"])
+        write_csv(table, at["predictions"])
+        write_report(model, at["report"], for_parts)
+        if "forecast" in at:
+            write_csv(pl.DataFrame(model.forecast()), at["forecast"])
+        said, known = model_in_words(model, late=for_parts.passed()), facts(model)
     written = {name: str(path) for name, path in files.items()}
-    said = model_in_words(model, late=for_parts.passed())
     lines = [said, "", *(f"{name:<12} {path}" for name, path in written.items())]
-    return {**facts(model), "files": written, "text": "\n".join(lines)}
+    return {**known, "files": written, "text": "\n".join(lines)}
 
 
 def _plan_in_words(candidate: Any, rows: int) -> str:

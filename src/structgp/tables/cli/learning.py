@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .options import Learning
+
 if TYPE_CHECKING:
     import polars as pl
+
+    from ..reading import Table
 
 
 def structure_of(structure: str, approximate: str | None) -> str:
@@ -23,16 +27,30 @@ def structure_of(structure: str, approximate: str | None) -> str:
     return approximate or structure
 
 
-def options_of(
-    task: str, time: str | None, kernel: str | Sequence[str] | None, structure: str, budget: float, seed: int
-) -> dict[str, Any]:
-    """What `fit_table` is given; of several kernels each is a candidate under the words in which it was written."""
+def read_for(data: Path, asked: Learning) -> Table:
+    """The table that is learned from."""
+    from ..reading import read_table
+
+    return read_table(data, dates=asked.dates, zone=asked.zone)
+
+
+def options_of(asked: Learning, budget: float) -> dict[str, Any]:
+    """What `fit_table` and `plan_table` are asked; of several kernels each is a candidate under the words it was written in."""
     from ..expression import parse_kernel
 
-    one = lambda columns: parse_kernel(str(kernel), columns)
-    several = lambda columns: {text: parse_kernel(text, columns) for text in kernel or ()}
-    make: Any = None if not kernel else one if isinstance(kernel, str) else several
-    return {"task": task, "time_column": time, "kernel": make, "structure": structure, "budget": budget, "seed": seed}
+    if len(set(asked.kernel)) < len(asked.kernel):
+        raise ValueError("each --kernel is compared with the others, so each is named once")
+    several = lambda columns: {text: parse_kernel(text, columns) for text in asked.kernel}
+    return {
+        "task": asked.task,
+        "time_column": asked.time,
+        "kernel": several if asked.kernel else None,
+        "structure": structure_of(asked.structure, asked.approximate),
+        "likelihood": asked.likelihood,
+        "parameters": asked.parameters,
+        "budget": budget,
+        "seed": asked.seed,
+    }
 
 
 def target_of(frame: pl.DataFrame, asked: str | None, time: str | None) -> str:

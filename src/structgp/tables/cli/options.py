@@ -1,5 +1,6 @@
 """The options and arguments of commands, each said once."""
 
+import dataclasses
 import os
 import shlex
 from pathlib import Path
@@ -7,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+from .routes import Options
+
+LEVEL = 0.95  # that an interval holds, where nothing is said
 SMALL = 20_000_000  # bytes of a table whose columns are looked up while a command is typed
 
 
@@ -34,8 +38,12 @@ TaskOption = Annotated[str, typer.Option("--task", help="auto, regression, class
 TimeOption = Annotated[
     str | None, typer.Option("--time", help="Take this column as the only input.", autocompletion=columns_beginning)
 ]
-KernelOption = Annotated[str | None, typer.Option("--kernel", help='A kernel, as in "Matern52 + Periodic(period=1)*Matern32".')]
-KernelsOption = Annotated[list[str], typer.Option("--kernel", help="A kernel; once for each that is to be compared.")]
+KernelsOption = Annotated[
+    list[str],
+    typer.Option(
+        "--kernel", help='A kernel, as in "Matern52 + Periodic(period=1)*Matern32"; once for each that is to be tried.'
+    ),
+]
 LikelihoodOption = Annotated[
     str,
     typer.Option("--likelihood", help="Of numbers: auto, gaussian, student-t, twinned (outliers in groups), heteroscedastic."),
@@ -121,3 +129,27 @@ ColorOption = Annotated[
 ]
 DemoArgument = Annotated[str, typer.Argument(help="co2, friedman, additive, nonstationary or sinc.")]
 VersionOption = Annotated[bool, typer.Option("--version", help="Print the version and stop.")]
+
+
+@dataclasses.dataclass(frozen=True)
+class Learning(Options):
+    """What can be asked wherever a model of a column is learned."""
+
+    time: TimeOption = None
+    task: TaskOption = "auto"
+    kernel: KernelsOption = ()  # type: ignore[assignment]
+    structure: StructureOption = "auto"
+    approximate: ApproximateOption = None
+    likelihood: LikelihoodOption = "auto"
+    parameters: ParametersOption = "auto"
+    budget: Budget = "2m"
+    dates: DatesOption = "auto"
+    zone: ZoneOption = ""
+    seed: SeedOption = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparing(Learning):
+    """The same, where models are beside each other: with the best parameters, unless more is asked for."""
+
+    parameters: ParametersOption = "best"

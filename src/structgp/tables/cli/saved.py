@@ -6,8 +6,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .base import command, notes_in_words, with_predictions, write_csv
-from .options import AsJson, DataArgument, DatesOption, LevelOption, ModelArgument, PredictionFile, ReportFile, ZoneOption
+from .base import check_level, command, notes_in_words, with_predictions, write_csv
+from .options import (
+    LEVEL,
+    AsJson,
+    DataArgument,
+    DatesOption,
+    LevelOption,
+    ModelArgument,
+    PredictionFile,
+    ReportFile,
+    ZoneOption,
+)
 from .told import facts, model_in_words
 
 
@@ -16,7 +26,7 @@ def predict(
     model: ModelArgument,
     data: DataArgument,
     out: PredictionFile = None,
-    level: LevelOption = 0.95,
+    level: LevelOption = LEVEL,
     dates: DatesOption = "auto",
     zone: ZoneOption = "",
     as_json: AsJson = False,
@@ -26,6 +36,7 @@ def predict(
     from ..reading import read_table
 
     fitted = load_table_model(model)
+    check_level(fitted, level)
     read = read_table(data, dates=dates, zone=zone, like=fitted.layout.how)
     table = with_predictions(fitted, read, level)
     found = {"rows": table.height, "notes": list(read.notes)}

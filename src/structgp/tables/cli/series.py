@@ -66,7 +66,7 @@ def changepoints(
     return {"rows": frame.height, "changes": found, "notes": list(read.notes), **written, "text": "\n".join(lines)}
 
 
-@command("identify record.csv --input u --output y --report system.html", "identify", out="report")
+@command("identify record.csv --input u --output y --report system.html", name="identify", out="report")
 def identify_system(
     data: DataArgument,
     source: InputOption,

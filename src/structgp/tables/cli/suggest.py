@@ -48,10 +48,14 @@ def suggest(
     as_json: AsJson = False,
 ) -> dict[str, Any]:
     """Say what to measure next, from a table of runs. Rows without a target are pending, with text in place of it failed."""
+    from ..model import replacing_all
+    from ..report import write_choice_report
     from ..runs import outcomes_of, question, read_runs, variables_of, with_suggestions
 
     if (maximise is None) == (minimise is None):
         raise ValueError("say what is sought: --maximise COLUMN, or --minimise COLUMN")
+    if explain and append is None:
+        raise ValueError("--explain says why in a column of a table: name the table by --append")
     target = str(maximise if maximise is not None else minimise)
     variables = variables_of(bounds, integer, choices)
     found = question(
@@ -77,21 +81,17 @@ def suggest(
     notes = [*found.notes, *optimiser.account.remarks]
     if found.failed:
         notes.append(f"{len(found.failed)} failed run{'s' if len(found.failed) > 1 else ''}, in line {_few(found.failed)}")
-    written: dict[str, Any] = {}
-    if append is not None:
-        from ..model import replacing
-
-        text = with_suggestions(found, suggestions, explain)
-        with replacing(append) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        written["file"] = str(append)
-    if report is not None:
-        from ..report import write_choice_report
-
-        write_choice_report(optimiser, target, suggestions, report, notes)
-        written["report"] = str(report)
+    files = {name: path for name, path in (("file", append), ("report", report)) if path is not None}
+    with replacing_all(*files.values()) as places:
+        at = dict(zip(files, places, strict=True))
+        if "file" in at:
+            with at["file"].open("w", encoding="utf-8", newline="") as file:
+                file.write(with_suggestions(found, suggestions, explain))
+                file.flush()
+                os.fsync(file.fileno())
+        if "report" in at:
+            write_choice_report(optimiser, target, suggestions, at["report"], notes)
+    written = {name: str(path) for name, path in files.items()}
     best = optimiser.best
     answer = {
         "runs": len(optimiser.history),

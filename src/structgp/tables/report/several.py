@@ -7,6 +7,8 @@ import re
 import numpy as np
 
 from ...inputs.reading import few
+from ...likelihoods.base import Likelihood
+from ...likelihoods.robust import StudentT
 from ...parameters.tree import learned_leaves
 from ..several import Filled
 from .figures import Figure, Trace
@@ -59,7 +61,7 @@ def together_rows(filled: Filled) -> list[list[str]]:
     unit = f" ({filled.unit})" if filled.unit else ""
     head = ["column", "moves by", "noise", *([f"lag{unit}"] if late else []), *(f"with {name}" for name in filled.names)]
     rows = []
-    noise = np.sqrt(np.broadcast_to(np.ravel(np.asarray(model.fitted.likelihood.noise)), len(filled.names))) * model.scales.unit
+    noise = _scatter(model.fitted.likelihood) * np.broadcast_to(model.scales.unit, len(filled.names))
     for i, name in enumerate(filled.names):
         half = 0.5 * float(np.ptp(filled.median[:, i]))
         lag = [", ".join(round_number(float(value)) for value in np.atleast_1d(found.lag[i]))] if late else []
@@ -67,6 +69,11 @@ def together_rows(filled: Filled) -> list[list[str]]:
         together = ["" if i == j else f"{value:.2f}" for j, value in enumerate(found.correlation[i])]
         rows.append([name, f"±{half:.3g}", around, *lag, *together])
     return [head, *rows]
+
+
+def _scatter(likelihood: Likelihood) -> np.ndarray:
+    """How far observations lie from each function, on the scale of the model; most of them, where some lie far off."""
+    return np.asarray(likelihood.scale if isinstance(likelihood, StudentT) else np.sqrt(np.asarray(likelihood.noise)))  # type: ignore[attr-defined]
 
 
 def length_rows(filled: Filled) -> list[list[str]]:
