@@ -48,10 +48,10 @@ print(f"error of the missing cells: {error(filled):.2f}, by the means of their c
 
 figure, panels = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 plane = PCA(2).fit_transform(X)
-panels[0].scatter(*plane.T, c=group, s=9, cmap="Dark2")
-panels[0].set(title="principal components")
+panels[0].scatter(*plane.T, c=[f"C{label}" for label in group], s=9)
+panels[0].set_title("principal components", loc="left")
 model.plot(group, ax=panels[1])
-panels[1].set(title="GPLVM")
+panels[1].set_title("GPLVM", loc="left")
 
 if len(sys.argv) > 1:
     figure.savefig(sys.argv[1], dpi=120)
