@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from study.printed import PRINTED, ours
 from study.registry import SOURCES, Case, Experiment, Found
 from study.results import PAGES, all_found, found_in, records
 from study.verdicts import beside, counts, duration, status, unmet, verdict
@@ -45,6 +46,7 @@ def section(experiment: Experiment, kept: Mapping[str, Mapping[str, Any]]) -> st
     parts += [f"Baseline: {experiment.baseline}."] if experiment.baseline else []
     table = [line for name, case in experiment.cases.items() for line in rows(name, case, found.get(name, {}))]
     parts.append("\n".join([HEADER, *table]))
+    parts += as_printed(experiment.id, found)
     whys = reasons(experiment, found)
     parts += ["Why not:\n\n" + "\n".join(whys)] if whys else []
     left = {name: case for name, case in experiment.cases.items() if name not in kept}
@@ -54,6 +56,24 @@ def section(experiment: Experiment, kept: Mapping[str, Mapping[str, Any]]) -> st
         cases = f" --cases {shlex.join(left)}" if kept else ""
         runs.append(f"- not run here, about {duration(minutes)}: `python -m study {experiment.id}{cases}`")
     return "\n\n".join([*parts, "\n".join([*runs, *with_what(kept)])])
+
+
+def as_printed(id: str, found: Mapping[str, Mapping[str, Found]]) -> list[str]:
+    """The table of the source row by row, with what ran here in brackets, and why nothing did."""
+    printed = PRINTED.get(id, [])
+    if not printed:
+        return []
+    columns = list(printed[0].values)
+    lines = ["| " + " | ".join(["case", "method", *columns, "here"]) + " |", "|---" * (len(columns) + 3) + "|"]
+    for row in printed:
+        cells = []
+        for place, value in enumerate(row.values.values()):
+            name = row.beside[place] if place < len(row.beside) else ""
+            here = ours(name, found.get(row.case, {}))
+            cells.append(("–" if value is None else number(value)) + (f" ({number(here)})" if here is not None else ""))
+        here = row.here if row.case in found or not row.beside else f"{row.here}; this case was not run yet"
+        lines.append("| " + " | ".join([row.case, row.method, *cells, here]) + " |")
+    return ["All rows of the source, in brackets what ran here:", "\n".join(lines)]
 
 
 def reasons(experiment: Experiment, found: Mapping[str, Mapping[str, Found]]) -> list[str]:

@@ -15,6 +15,7 @@ from study import pages  # noqa: E402
 from study.__main__ import main  # noqa: E402
 from study.calls import make_all  # noqa: E402
 from study.calls import path_of as path_of_call  # noqa: E402
+from study.printed import BASELINE, PRINTED  # noqa: E402
 from study.registry import (  # noqa: E402
     Call,
     Case,
@@ -161,6 +162,28 @@ def test_a_cheap_experiment_runs_and_makes_its_page(id, case, tmp_path):
     written = {path.name for path in pages.write([e], tmp_path)}
     assert "coverage.md" in written
     assert not pages.write([e], tmp_path)
+
+
+def test_every_row_of_a_source_stands_beside_what_answers_to_it_or_says_why_not():
+    assert {"000.table-4.1", "000.table-4.2", "000.table-4.3", "000.table-4.4", "001.table-2.1", "001.table-2.2"} <= set(
+        PRINTED
+    )
+    elsewhere = {("001.table-2.3", "splice"), ("001.table-2.3", "USPS")}  # of which the source has no number
+    for id, printed in PRINTED.items():
+        cases = EXPERIMENTS[id].cases
+        assert set(cases) == {row.case for row in printed if (id, row.case) not in elsewhere}
+        for row in printed:
+            assert row.here.startswith(("ours", "here: ", "no run: ")), row
+            assert row.here.startswith("no run") == (not row.beside)
+            names = {q.name for q in cases[row.case].quantities} if row.beside else set()
+            for name in filter(None, row.beside):
+                known = name.removeprefix(BASELINE) in names
+                assert known or name == "inducing inputs: seconds", (id, row.method, name)
+        stated = {number for row in printed for number in row.values.values()}
+        for name, case in cases.items():  # what decides is among what is printed
+            for q in case.quantities:
+                if q.sense == "less" and q.by and "stationary" not in q.name:
+                    assert q.published in stated, (id, name, q.name, q.published)
 
 
 def test_numbers_that_no_one_asked_for_are_refused():
