@@ -3,7 +3,8 @@ A series in parts
 =================
 
 A series comes in three files, and a gap lies on each seam between two of them. Each file alone knows nothing beyond its end. In
-parts the files exchange messages of some hundred bytes, and what is said of every place is what one filter over all rows would say.
+parts the files exchange messages of some hundred bytes, and what is said of every place is what one filter over all rows would
+say.
 """
 
 import sys

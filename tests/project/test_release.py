@@ -98,3 +98,13 @@ def test_what_is_kept_of_a_release_is_there():
         assert size in problems[name].sizes
     kept = json.loads(history.last_release().read_text())
     assert {case.problem for case, _ in history.multiples(kept)} == {name for name, *_ in history.KEPT}
+
+
+def test_ci_says_loudly_which_pythons_the_wheel_was_not_tried_under(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "release"))
+    from install import without
+
+    assert without([], "3.13") == ""
+    assert without(["3.11"], "3.13") == "::warning::THE WHEEL WAS NOT TRIED UNDER PYTHON 3.11, which is not here\n"
+    with pytest.raises(SystemExit, match=r"under 3\.13 only: CI needs one more of Python 3\.12, 3\.11"):
+        without(["3.12", "3.11"], "3.13")

@@ -28,23 +28,25 @@ def in_python(version: str) -> str:
     return "fit, predict, save, load"
 
 
-def on_the_command_line(version: str) -> str:
-    """The version, data inside the package, and a table of one's own, by the script that the wheel installs."""
+def on_the_command_line(version: str, whole: bool) -> str:
+    """The version, what would be tried on a table, and on the whole a model, by the script that the wheel installs."""
     command = Path(sys.executable).with_name("structgp")
     say = lambda *words: subprocess.run([command, *map(str, words)], check=True, capture_output=True, text=True).stdout
     assert say("--version").strip() == f"structgp {version}"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        (folder / "new.csv").write_text("year,level\n" + "".join(f"{2000 + k},{k % 7}.5\n" for k in range(20)))
+        assert "Kalman" in say("plan", folder / "new.csv", "--target", "level", "--time", "year")
+        if not whole:
+            return "structgp --version, plan"
         say("demo", "--out", folder / "demo", "--budget", "20s")
         written = {path.name for path in (folder / "demo").iterdir()}
         assert {"model.structgp", "predictions.csv", "report.html", "forecast.csv"} <= written, written
         assert "plotly" in (folder / "demo" / "report.html").read_text().lower()
         (folder / "new.csv").write_text("year\n2005.5\n2006.5\n")
         assert say("predict", folder / "demo" / "model.structgp", folder / "new.csv").count("\n") == 3
-    return "structgp --version, demo, predict"
+    return "structgp --version, plan, demo, predict"
 
 
 if __name__ == "__main__":
-    done = [in_python(sys.argv[1])]
-    done += [on_the_command_line(sys.argv[1])] if "--whole" in sys.argv else []
-    print("; ".join(done))
+    print("; ".join([in_python(sys.argv[1]), on_the_command_line(sys.argv[1], "--whole" in sys.argv)]))
