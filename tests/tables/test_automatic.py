@@ -228,6 +228,8 @@ def test_a_model_that_is_not_averaged_over_says_that_its_parameters_are_unsure()
     assert said not in notes(problem, "best")
     many = candidate("a sum", 0.1)._replace(numbers=lambda fitted: 0)
     assert said not in compare(problem, [many], NEVER, parameters="auto").notes
+    told = compare(problem, [many], NEVER, parameters="laplace").notes
+    assert "parameters are the best ones, as a sum is not averaged over them here" in told
 
 
 def test_no_time_at_all_still_leaves_some_rows():
@@ -699,11 +701,3 @@ def test_few_rows_are_averaged_over_and_the_report_says_how_sure_it_is():
     best = fit_table(frame, "v", parameters="best", **options)
     assert isinstance(best.fitted, sg.Fitted)
     assert "How sure is it" not in render(best)
-
-
-@pytest.mark.full
-def test_an_average_that_was_asked_for_and_is_not_made_is_told():
-    x = np.random.default_rng(0).uniform(size=(60, 2))
-    frame = pl.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": np.sin(4 * x[:, 0]) + x[:, 1]})
-    model = fit_table(frame, "y", structure="additive", parameters="laplace", budget=60.0)
-    assert [note for note in model.notes if note.endswith("is not averaged over them here")]
