@@ -696,8 +696,8 @@ def test_few_rows_are_averaged_over_and_the_report_says_how_sure_it_is():
     page = render(model)
     assert "How sure is it about its parameters?" in page
     assert "with the best parameters alone" in page
-    assert "<td>length over which it changes</td>" in page
-    assert "<td>noise (standard deviation)</td>" in page
+    assert ">length over which it changes</td>" in page
+    assert ">noise (standard deviation)</td>" in page
     best = fit_table(frame, "v", parameters="best", **options)
     assert isinstance(best.fitted, sg.Fitted)
     assert "How sure is it" not in render(best)
