@@ -168,7 +168,8 @@ def fit_outputs(
     alone = apart.log_evidence if apart is not None and _ended(apart) else None
     asked_for = kernel is not None or lags not in (False, "auto")
     if not asked_for and _ended(fitted) and earlier.allows(took):  # else it is not known what sharing would gain
-        least = _log_evidence_unshared(fitted, X, Z) if alone is None else alone
+        how = {name: options[name] for name in ("structure", "approximate", "inference") if name in options}
+        least = _log_evidence_unshared(fitted, X, Z, how) if alone is None else alone
         if fitted.log_evidence - least <= must_pay(fitted.kernel):
             fitted = _most_likely_apart(fit, given, least)
             alone = fitted.log_evidence
@@ -185,10 +186,11 @@ def must_pay(kernel: Kernel) -> float:
     return SHARING_PAYS + _numbers_of_sharing(kernel)
 
 
-def _log_evidence_unshared(fitted: Any, X: Any, Z: np.ndarray) -> float:
+def _log_evidence_unshared(fitted: Any, X: Any, Z: np.ndarray, how: dict[str, Any]) -> float:
     """The log evidence where each output keeps what it has and shares nothing of it: what they are worth alone, or less."""
     kernel = fitted.kernel.kernel if isinstance(fitted.kernel, Lagged) else fitted.kernel
-    value: float = fitted.gp.replace(kernel=_by_nodes(kernel, _unshared)).condition(X, Z, missing="infer").log_evidence
+    model = fitted.gp.replace(kernel=_by_nodes(kernel, _unshared))
+    value: float = model.condition(X, Z, missing="infer", **how).log_evidence
     return value
 
 
