@@ -94,6 +94,11 @@ def generator(seed: Seed) -> np.random.Generator:
         raise TypeError(f"seed must be a whole number of at least 0, a numpy Generator or None, got {seed!r}") from None
 
 
+def how_many(count: Any, what: str) -> str:
+    """'1 place', '3 places': how many there are."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def whole(value: Any, name: str, least: int = 0) -> int:
     """A whole number of at least `least`, or a message."""
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

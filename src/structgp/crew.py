@@ -20,6 +20,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from ._types import how_many
+
 
 def call(function: Callable[..., Any], *arguments: Any) -> Any:
     """A call in double precision, which every thread and process has to ask for itself."""
@@ -126,7 +128,7 @@ class Devices(Crew):
 
     @property
     def words(self) -> str:
-        return f"on {len(self.devices)} device{'s' if len(self.devices) != 1 else ''}"
+        return f"on {how_many(len(self.devices), 'device')}"
 
 
 def _device_of(row: Iterable[Any]) -> Any:
@@ -154,7 +156,7 @@ class Cluster(Crew):
     @property
     def words(self) -> str:
         count = len(self.client.scheduler_info()["workers"])
-        return f"on {count} worker{'s' if count != 1 else ''}"
+        return f"on {how_many(count, 'worker')}"
 
 
 def crew_for(over: Any, room: float) -> Crew:

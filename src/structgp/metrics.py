@@ -152,7 +152,7 @@ def _columns(infinite: bool = False, **arrays) -> list[np.ndarray]:
 
 def _column(name: str, values, infinite: bool) -> np.ndarray:
     try:
-        column = np.asarray(values, dtype=float)
+        column = _seen(values).astype(float)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} is not numeric ({error}): pass numbers; labels are scored by error_rate or mnll.") from None
     _one_dimensional(name, column)
@@ -165,11 +165,18 @@ def _column(name: str, values, infinite: bool) -> np.ndarray:
 
 def _labels(name: str, values) -> np.ndarray:
     """Class labels of any kind as a column without missing values."""
-    labels = np.asarray(values)
+    labels = _seen(values)
     _one_dimensional(name, labels)
     if np.any(bad := labels != labels):  # NaN is the only value unequal to itself, also among objects
         raise ValueError(f"{name} has NaN in {_rows(bad)}: drop these rows from every argument before scoring.")
     return labels
+
+
+def _seen(values) -> np.ndarray:
+    """An array with NaN for what is under a mask: it is missing, whatever stands there."""
+    if not np.ma.is_masked(values):
+        return np.asarray(values)
+    return values.astype(float if values.dtype.kind in "biuf" else object).filled(np.nan)
 
 
 def _one_dimensional(name: str, array: np.ndarray) -> None:
@@ -189,7 +196,7 @@ def _same_length(**arrays: np.ndarray) -> None:
 
 def _probabilities(probability) -> np.ndarray:
     """Class probabilities as (N, C), with rows that sum to 1."""
-    p = np.asarray(probability, dtype=float)
+    p = _seen(probability).astype(float)
     if p.ndim not in (1, 2) or (p.ndim == 2 and p.shape[1] < 2):
         raise ValueError(
             f"probability has shape {p.shape}, needed is (N,) for two classes or (N, C) for C: use .ravel() on one column."

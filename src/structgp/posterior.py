@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from ._types import double_precision
 from .crew import is_lazy
+from .inputs.reading import unmasked
 from .inputs.rows import in_few_sizes
 from .kernels.algebra import Kernel
 from .likelihoods.base import Likelihood
@@ -203,8 +204,11 @@ class Prediction:
 
     @double_precision
     def cumulative(self, y: Any) -> np.ndarray:
-        """The probability that a new observation is y at most."""
-        return np.asarray(self.likelihood.predictive_cumulative(np.asarray(y), self.mean, self._spread, self.extra))
+        """The probability that a new observation is y at most; NaN where y is."""
+        values = np.asarray(unmasked(y), dtype=float)
+        known = np.where(np.isnan(values), 0.0, values)
+        found = np.asarray(self.likelihood.predictive_cumulative(known, self.mean, self._spread, self.extra))
+        return np.where(np.isnan(values), np.nan, found)
 
     @property
     def signal(self) -> Prediction:
@@ -228,7 +232,9 @@ class Prediction:
     @double_precision
     def outlier_probability_of(self, y: Any) -> np.ndarray:
         """The probability that observations here, of which the belief does not know yet, are outliers."""
-        return np.asarray(self._told(self.likelihood.outlier_probability, np.asarray(y), self.mean, self._spread, self.extra))
+        values = np.asarray(unmasked(y), dtype=float)
+        found = np.asarray(self._told(self.likelihood.outlier_probability, values, self.mean, self._spread, self.extra))
+        return np.where(np.isnan(values), np.nan, found)
 
     @property
     @double_precision
@@ -247,16 +253,14 @@ class Prediction:
 
     @double_precision
     def log_prob(self, y: Any) -> np.ndarray:
-        """log p(y) of new observations, each by itself, through the likelihood."""
-        observed = np.asarray(y, dtype=float)
+        """log p(y) of new observations, each by itself, through the likelihood; NaN where y was not seen."""
+        observed = np.asarray(unmasked(y), dtype=float)
         if observed.shape != self._places:
             raise ValueError(
                 f"log_prob needs one observation for each prediction: y has shape {observed.shape}, not {self._places}"
             )
-        if self.likelihood.latents == 1:
-            return self._told(self.likelihood.log_predictive, observed, self.mean, self.variance, self.extra)
         missing = np.isnan(observed)
-        filled = self.likelihood.check(np.where(missing, 0.0, observed))
+        filled = observed if self.likelihood.latents == 1 else self.likelihood.check(np.where(missing, 0.0, observed))
         found = self._told(self.likelihood.log_predictive, filled, self.mean, self._spread, self.extra)
         return np.where(missing, np.nan, found)
 

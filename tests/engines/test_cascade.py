@@ -69,5 +69,5 @@ def test_messages():
         ValueError, match=r"a cosine for each of K modes, and a frequency and a sine for those that swing, got \(2,\), \(1,\)"
     ):
         sg.TransferFunction([1.0, 2.0], [1.0])
-    with pytest.raises(ValueError, match=r"Cascade act on \(time, output\), but the inputs have 1 columns"):
+    with pytest.raises(ValueError, match=r"Cascade act on \(time, output\), but the inputs have 1 column"):
         sg.covariance(KERNEL, np.zeros((2, 1)), np.zeros((2, 1)))

@@ -320,7 +320,7 @@ def test_as_many_inputs_as_rows_are_exact_and_say_so():
         (lambda: sg.Inducing(9, place="corners"), r"place must be one of \['k-means', .*\], got 'corners'"),
         (lambda: sg.Inducing(9, power=0.0), "power must be above 0 and at most 1, got 0.0"),
         (lambda: sg.Inducing(9, learn="yes"), "learn must be True, False or None"),
-        (lambda: given(inputs=[[0.0], [1.0]]), "the inducing inputs have 1 columns, but the kernel sees 2"),
+        (lambda: given(inputs=[[0.0], [1.0]]), "the inducing inputs have 1 column, but the kernel sees 2"),
         (lambda: given(structure="dense"), "structure='dense' is exact, so nothing is approximate there"),
         (lambda: given(structure="neighbours"), "structure='neighbours' is another approximation: leave out one of the two"),
         (
@@ -338,7 +338,7 @@ def test_as_many_inputs_as_rows_are_exact_and_say_so():
         ),
         (lambda: sg.GP(INNER).condition(X, Y, approximate="inducing:few"), "approximate must be one of"),
         (lambda: sg.Induced(INNER, np.zeros(3)), r"inducing inputs are rows like those of X, \(M, D\), got .* \(3,\)"),
-        (lambda: sg.GP(sg.Induced(INNER, [[0.0]])).condition(X, Y), "the inducing inputs have 1 columns but the inputs have 2"),
+        (lambda: sg.GP(sg.Induced(INNER, [[0.0]])).condition(X, Y), "the inducing inputs have 1 column but the inputs have 2"),
     ],
 )
 def test_what_cannot_be_had_is_said(make, message):

@@ -199,7 +199,7 @@ def test_directions_are_learned_with_the_inputs_that_lie_in_their_plane():
         (lambda: sg.DiscreteConvolution(BUMP, Z[:, 0]), r"needs rows of finite numbers, an array \(M, D\)"),
         (
             lambda: sg.GP(sg.DiscreteConvolution(BUMP, Z[:, :1])).condition(X, Y),
-            "has places of 1 columns, but the inputs have 2",
+            "has places of 1 column, but the inputs have 2",
         ),
         (lambda: sg.FourierFeatures.of(sg.RationalQuadratic(), 5, 2), "the spectrum of RationalQuadratic is not known"),
         (lambda: sg.augmented(sg.GP(INNER, NOISE).condition(X, Y), NEW), "augmented predictions are for Inducing"),

@@ -127,7 +127,7 @@ REFUSED = {
     ),
     "a missing date": (
         lambda: GP.condition(np.where(np.arange(24) == 3, np.datetime64("NaT", "us"), DATES), Y),
-        r"X has 1 missing dates \(rows 3\): inputs must be known; drop these rows",
+        r"X has 1 missing date \(row 3\): inputs must be known; drop these rows",
     ),
     "a stream": (lambda: GP.condition(DATES, Y).stream().update(LATER[-1], 1.0), "t holds dates or durations: convert them"),
 }

@@ -123,7 +123,7 @@ def test_reprs():
         (lambda: sg.Grid([0.0, np.nan]), "axis 0 of the grid has 1 NaN"),
         (lambda: sg.Grid([0.0, 1.0], cells=[0, 2]), "distinct flat indices into the 2 cells of the grid, from 0 to 1"),
         (lambda: sg.Grid([0.0, 1.0], cells=[0, 0]), "distinct flat indices"),
-        (lambda: sg.Grid.from_points([[0.0, 1.0], [0.0, 1.0]]), "1 rows repeat a cell of the grid: average them first"),
+        (lambda: sg.Grid.from_points([[0.0, 1.0], [0.0, 1.0]]), "a cell of the grid is repeated by 1 row: average them first"),
         (lambda: sg.Points([[np.nan]]), "X has 1 NaN"),
     ],
 )

@@ -387,7 +387,7 @@ def test_samples_follow_the_parameters_of_a_segment():
         (lambda: sg.ChangePoints(GP).condition(ROWS), r"y must have shape \(N,\); SideBySide models several series"),
         (lambda: sg.ChangePoints(sg.SideBySide(sg.NormalSegment(), 3)).condition(ROWS), r"y must have shape \(N, 3\)"),
         (lambda: sg.ChangePoints(GP).condition([]), "y is empty"),
-        (lambda: sg.ChangePoints(GP).condition([1.0, np.inf]), "y is infinite in 1 places"),
+        (lambda: sg.ChangePoints(GP).condition([1.0, np.inf]), "y is infinite in 1 place"),
         (lambda: sg.ChangePoints(GP).condition(Y, TIMES[::-1]), "t must not go back"),
         (lambda: sg.ChangePoints(GP).condition(Y, TIMES[1:]), "t must have one time for each of the 8 points"),
         (lambda: sg.ChangePoints(sg.PoissonSegment()).condition([1.0, 0.5]), "needs counts 0, 1, 2, …, got 0.5"),

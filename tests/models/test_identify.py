@@ -253,7 +253,7 @@ def test_each_of_several_inputs_may_ring():
 def test_messages():
     u, y = record(N=60, past=0)
     with pytest.raises(
-        ValueError, match=r"u has gaps \(rows 3\): inputs must be known, or pass method='joint', which fills them"
+        ValueError, match=r"u has gaps \(row 3\): inputs must be known, or pass method='joint', which fills them"
     ):
         sg.identify(np.where(np.arange(60) == 3, np.nan, u), y)
     with pytest.raises(ValueError, match="u has 59 rows and y 60: u must be as long as y, or begin earlier"):

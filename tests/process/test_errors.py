@@ -50,11 +50,11 @@ CASES = {
         lambda: GP.condition(with_bad(X, (4, 0), (17, 1)), Y),
         r"X has 2 NaN \(rows 4, 17; columns 0, 1\): inputs must be known; drop these rows or fill them in",
     ),
-    "infinity in X": (lambda: GP.condition(with_bad(X, (4, 0), value=np.inf), Y), r"X has 1 infinity \(rows 4; columns 0\)"),
+    "infinity in X": (lambda: GP.condition(with_bad(X, (4, 0), value=np.inf), Y), r"X has 1 infinity \(row 4; column 0\)"),
     "many NaN in X": (lambda: GP.condition(with_bad(X, slice(0, 9)), Y), r"X has 18 NaN \(rows 0, 1, 2, 3, 4, … 4 more"),
     "NaN in a named column": (
         lambda: GP.condition(pd.DataFrame({"a": Y3, "b": [1.0, np.nan, 2.0]}), Y3),
-        r"X has 1 NaN \(rows 1; columns b\)",
+        r"X has 1 NaN \(row 1; column b\)",
     ),
     "text column": (
         lambda: GP.condition(FRAME, Y3),
@@ -105,10 +105,10 @@ CASES = {
         lambda: GP.condition(X, with_bad(Y, 4, 17)),
         r"y has 2 NaN \(rows 4, 17\): drop them, or pass missing='infer' to treat them as unobserved",
     ),
-    "infinity in y": (lambda: GP.condition(X, with_bad(Y, 4, value=-np.inf)), r"y has 1 infinity \(rows 4\): drop or replace"),
+    "infinity in y": (lambda: GP.condition(X, with_bad(Y, 4, value=-np.inf)), r"y has 1 infinity \(row 4\): drop or replace"),
     "infinity in y beside gaps": (
         lambda: GP.condition(X, with_bad(with_bad(Y, 3), 4, value=np.inf), missing="infer"),
-        r"y has 1 infinity \(rows 4\)",
+        r"y has 1 infinity \(row 4\)",
     ),
     "gaps in different rows": (
         lambda: GP.condition(X, with_bad(np.stack([Y, Y], 1), (3, 0)), missing="infer"),
@@ -126,10 +126,10 @@ CASES = {
     ),
     "new X of another width": (
         lambda: GP.condition(X, Y).predict(zoo.XS[1]),
-        "X has 1 columns, but the model was given 2: pass the same inputs in the same order",
+        "X has 1 column, but the model was given 2: pass the same inputs in the same order",
     ),
-    "NaN in new X": (lambda: GP.condition(X, Y).predict(with_bad(zoo.XS[2], (3, 1))), r"X has 1 NaN \(rows 3; columns 1\)"),
-    "update with another width": (lambda: GP.condition(X, Y).update(zoo.XS[1], np.zeros(7)), "X has 1 columns.*given 2"),
+    "NaN in new X": (lambda: GP.condition(X, Y).predict(with_bad(zoo.XS[2], (3, 1))), r"X has 1 NaN \(row 3; column 1\)"),
+    "update with another width": (lambda: GP.condition(X, Y).update(zoo.XS[1], np.zeros(7)), "X has 1 column.*given 2"),
     "update with more targets": (
         lambda: GP.condition(X, Y).update(X, np.stack([Y, Y], 1)),
         "update: y has 2 targets, but the model was given 1",
@@ -179,7 +179,7 @@ CASES = {
     ),
     "a direction in another space": (
         lambda: sg.GP(sg.Project(sg.Matern52(), [0.6, 0.8])).condition(zoo.X[1], zoo.Y[1]),
-        "direction in 2 dimensions but the inputs have 1 columns",
+        "direction in 2 dimensions but the inputs have 1 column",
     ),
     "a thin plate in four dimensions": (
         lambda: sg.GP(sg.ThinPlate()).condition(np.zeros((3, 4)), Y3),
@@ -215,11 +215,11 @@ CASES = {
     "a part by its name": (lambda: SUM.condition(X, Y).predict(X, part="0"), "part='0' cannot be.*has 2 terms, counted from 0"),
     "masked y": (
         lambda: GP.condition(X, np.ma.array(Y, mask=np.arange(24) == 3)),
-        r"y is masked in 1 places \(rows 3\): drop them, or pass missing='infer' to treat them as unobserved",
+        r"y is masked in 1 place \(row 3\): drop them, or pass missing='infer' to treat them as unobserved",
     ),
     "masked X": (
         lambda: GP.condition(np.ma.array(X, mask=np.arange(48).reshape(24, 2) == 6), Y),
-        "X is masked in rows 3: inputs must be known; drop these rows or fill them in",
+        "X is masked in row 3: inputs must be known; drop these rows or fill them in",
     ),
     "a choice in a mean": (
         lambda: sg.GP(sg.Matern52(), mean=lambda x: x[0] if x[0] > 0 else 0.0).condition(X, Y),
@@ -333,12 +333,12 @@ COUNTS = np.arange(24.0) % 2
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_estimators_say_what_is_missing(estimator):
     """In X, under a mask and among the targets, in their own words."""
-    with pytest.raises(ValueError, match=r"X has 1 NaN \(rows 4; columns 0\): inputs must be known; drop these rows"):
+    with pytest.raises(ValueError, match=r"X has 1 NaN \(row 4; column 0\): inputs must be known; drop these rows"):
         estimator().fit(with_bad(X, (4, 0)), COUNTS)
-    with pytest.raises(ValueError, match="X is masked in rows 0: inputs must be known"):
+    with pytest.raises(ValueError, match="X is masked in row 0: inputs must be known"):
         estimator().fit(np.ma.array(X, mask=np.arange(48).reshape(24, 2) == 0), COUNTS)
     for y in (with_bad(COUNTS, 4), np.ma.array(COUNTS, mask=np.arange(24) == 4)):
-        with pytest.raises(ValueError, match=r"y has 1 NaN.*\(rows 4\): drop the"):
+        with pytest.raises(ValueError, match=r"y has 1 NaN.*\(row 4\): drop the"):
             estimator().fit(X, y)
 
 
@@ -347,7 +347,7 @@ def test_labels_that_are_missing(estimator):
     with pytest.raises(ValueError, match=r"y has 12 NaN or missing labels \(rows 0, 2, 4, 6, 8, … 7 more\): drop the rows"):
         estimator().fit(X, np.array([None, "a"] * 12, dtype=object))
     with pytest.raises(
-        ValueError, match=r"y holds text beside numbers, such as 'n.a.' \(rows 5\): drop these rows, or write all"
+        ValueError, match=r"y holds text beside numbers, such as 'n.a.' \(row 5\): drop these rows, or write all"
     ):
         estimator().fit(X, np.array([0.0, 1.0, 1.0, 0.0, 1.0, "n.a."] + [1.0, 0.0] * 9, dtype=object))
 

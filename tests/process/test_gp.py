@@ -115,7 +115,7 @@ def test_data_frames(library):
 def test_gaps_in_a_data_frame_are_missing_values():
     y = pl.Series([None, *Y[1:]])
     assert np.isfinite(GP.condition(X, y, missing="infer").log_evidence)
-    with pytest.raises(ValueError, match=r"y has 1 NaN \(rows 0\)"):
+    with pytest.raises(ValueError, match=r"y has 1 NaN \(row 0\)"):
         GP.condition(X, y)
 
 

@@ -245,7 +245,7 @@ def test_data_frames(frame):
         model.predict(frame({"age": X[:, 0], "depth": X[:, 1]}))
     with pytest.raises(TypeError, match=r"X has columns that are not numeric: 'place' \(String\); encode them"):
         model.fit(frame({"depth": X[:, 0], "place": ["a"] * len(X)}), y)
-    with pytest.raises(ValueError, match=r"X has 1 NaN \(rows 3; columns age\): inputs must be known"):
+    with pytest.raises(ValueError, match=r"X has 1 NaN \(row 3; column age\): inputs must be known"):
         model.fit(frame({"depth": X[:, 0], "age": np.where(np.arange(len(X)) == 3, np.nan, X[:, 1])}), y)
 
 
@@ -298,9 +298,9 @@ def test_a_class_for_a_kernel():
 @pytest.mark.parametrize(
     ("rows", "targets", "message"),
     [
-        (X, np.where(np.arange(len(y)) == 4, np.nan, y), r"y has 1 NaN \(rows 4\): drop these rows"),
-        (X, np.where(np.arange(len(y)) == 4, np.inf, y), r"y has 1 infinity \(rows 4\): drop these rows"),
-        (X, np.where(np.arange(len(y)) == 4, np.nan, Y.T).T, r"y has 2 NaN \(rows 4\): drop these rows"),
+        (X, np.where(np.arange(len(y)) == 4, np.nan, y), r"y has 1 NaN \(row 4\): drop these rows"),
+        (X, np.where(np.arange(len(y)) == 4, np.inf, y), r"y has 1 infinity \(row 4\): drop these rows"),
+        (X, np.where(np.arange(len(y)) == 4, np.nan, Y.T).T, r"y has 2 NaN \(row 4\): drop these rows"),
         (X, np.zeros((len(y), 2, 2)), r"y must have one value \(or one row of targets\) for each of the 24 rows"),
         (np.where(X > 1.9, np.nan, X), y, r"X has \d+ NaN \(rows .*; columns .*\): inputs must be known"),
         (X, y[:-1], r"Found input variables with inconsistent numbers of samples: \[24, 23\]"),

@@ -13,6 +13,7 @@ import numpy as np
 
 from .._types import by_the_host, whole
 from ..background import Early
+from ..inputs.reading import unmasked
 from ..linalg.dense.cholesky import one_lapack_thread
 from ..parameters.tree import as_numpy, with_free
 from ..posterior import Result
@@ -409,9 +410,10 @@ def _limits(name: str, pair: Any) -> tuple[float, float]:
 
 def _finite(value: Any, what: str, otherwise: str) -> float:
     try:
-        number = float(np.asarray(value).reshape(()))
+        number = float(np.asarray(unmasked(value)).reshape(()))
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{what} must be a finite number, got {value!r}: say {otherwise}")
+        got = "a masked value" if isinstance(value, np.ma.MaskedArray) else repr(value)
+        raise ValueError(f"{what} must be a finite number, got {got}: say {otherwise}")
     return number

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._types import how_many
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
-from ..inputs.reading import few
+from ..inputs.reading import listed
 from ..kernels.independent import kernels_of
 from ..parameters.tree import Leaf, leaves, show
 from ..structure.dense import covariance
@@ -45,7 +46,7 @@ def _without_value(model: Any, inputs: Inputs, data: Data) -> str:
     bad = ~(np.isfinite(mean) & np.isfinite(Phi).all(axis=1))
     if bad.any():
         return (
-            f"the mean {model.mean!r} is not finite in rows {few(rows[bad])} of X, as at {X[bad][0]}: "
+            f"the mean {model.mean!r} is not finite in {listed('row', rows[bad])} of X, as at {X[bad][0]}: "
             "define it for all inputs, or leave these rows out"
         )
     extra = 1.0 if data.extra is None else np.asarray(data.extra)[seen]
@@ -102,7 +103,7 @@ def _undetermined(model: Any, X: np.ndarray) -> str:
     rank = int(np.linalg.matrix_rank(free)) if free.size else 0
     if rank == free.shape[-1]:
         return ""
-    made = f"{len(X)} observation{'s' if len(X) > 1 else ''}"
+    made = how_many(len(X), "observation")
     return (
         f"{free.shape[1]} functions are left free by the mean or the kernel, but {made} can determine only {rank} of them: "
         "add data, or give the basis a covariance"

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._types import how_many
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
@@ -373,7 +374,7 @@ def check_latents(model: Model, dimension: int) -> None:
     latents, name = model.likelihood.latents, type(model.likelihood).__name__
     if isinstance(model.kernel, IndependentKernels) and len(model.kernel.kernels) != latents:
         raise ValueError(
-            f"{name} sees {latents} latent function{'s' if latents > 1 else ''}, but Independent has "
+            f"{name} sees {how_many(latents, 'latent function')}, but Independent has "
             f"{len(model.kernel.kernels)} kernels: give one for each, or a single kernel for all"
         )
     if latents == 1:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import double_precision, whole
+from .._types import double_precision, how_many, whole
 from ..inputs.layouts import Inputs, as_inputs
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
@@ -128,8 +128,8 @@ class Inducing(Approximation):
     def _as_seen(self, columns: int) -> Any:
         if self.inputs.shape[1] != columns:
             raise ValueError(
-                f"Inducing: the inducing inputs have {self.inputs.shape[1]} columns, but the kernel sees {columns}: "
-                "give rows like those of X"
+                f"Inducing: the inducing inputs have {how_many(self.inputs.shape[1], 'column')}, "
+                f"but the kernel sees {columns}: give rows like those of X"
             )
         return self.inputs
 

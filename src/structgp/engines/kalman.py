@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .. import where
+from .._types import how_many
 from ..inputs.layouts import Inputs, Times
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel, Sum
@@ -259,7 +260,7 @@ class Kalman(Engine):
         cost = engine.cost(N, D)
         look = _joined(N, D, 1.5) if engine.parallel else look_along(N, D)
         cost = cost if gaussian(model, data) else cost.searching(look)
-        return Offer(engine, cost, note=f"{D} state{'s' if D > 1 else ''}{periodic}", error=error)
+        return Offer(engine, cost, note=f"{how_many(D, 'state')}{periodic}", error=error)
 
     def form(self, kernel: Kernel, inputs: Inputs) -> StateSpace | No:
         return state_space(approximated(kernel, self.approximate), inputs, self.harmonics)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from .clock import without_dates
 from .layouts import Grid
 from .reading import read_numbers, read_table
 
@@ -50,6 +51,7 @@ def bin_to_grid(X: Any, y: Any, bins: Any = 32) -> Binned:
     `bins` is a number of equal bins, one number for each column, or for each column the edges of its bins. The grid has its
     places at the middle of the bins; of its cells those that hold data are present.
     """
+    X, clocks = without_dates(X, "X", ())
     table, _ = read_table(X, "X")
     values, _ = read_numbers(y, "y")
     if values.shape != (len(table),) or not np.isfinite(values).all():
@@ -63,7 +65,7 @@ def bin_to_grid(X: Any, y: Any, bins: Any = 32) -> Binned:
     freedom = max(len(values) - len(cells), 1)
     within = float(np.sum((values - mean[inverse]) ** 2) / freedom)
     complete = len(cells) == math.prod(shape)
-    grid = Grid(*(0.5 * (edge[1:] + edge[:-1]) for edge in edges), cells=None if complete else cells)
+    grid = Grid(*(0.5 * (edge[1:] + edge[:-1]) for edge in edges), cells=None if complete else cells, clocks=clocks)
     return Binned(grid, mean, count, within)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
-from .reading import few
+from .._types import how_many
+from .reading import rows_of, unmasked
 
 SECONDS = {"weeks": 604800.0, "days": 86400.0, "hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
 DAY = 86400
@@ -68,13 +69,16 @@ def without_dates(X: Any, name: str, clocks: Clocks, unit: str = "days") -> tupl
 
     New clocks count from midnight before the first date. What holds no dates comes back as it is, and without clocks.
     """
+    X = unmasked(X) if isinstance(X, np.ndarray) and X.dtype.kind in "MO" else X
     columns = _columns(X)
     found = [None if column is None else _dates(column, name) for column in columns]
     if not any(part is not None for part in found):
         return X, ()
     known = clocks or tuple(None if part is None else _new(*part, unit) for part in found)
     if len(known) != len(found):
-        raise ValueError(f"{name} has {len(found)} columns, but the model was given {len(known)}: pass the same inputs")
+        raise ValueError(
+            f"{name} has {how_many(len(found), 'column')}, but the model was given {len(known)}: pass the same inputs"
+        )
     table = [_counted(*parts, name) for parts in zip(columns, found, known, strict=True)]
     return (table[0] if _is_flat(X) else np.stack(table, axis=1)), known
 
@@ -137,9 +141,10 @@ def _dates(column: Any, name: str) -> tuple[np.ndarray, str | None] | None:
         dates = np.array([_instant(entry, zone, name) for entry in column], dtype="M8[us]")
     else:
         return None
-    gone = np.flatnonzero(np.isnat(dates))
-    if len(gone):
-        raise ValueError(f"{name} has {len(gone)} missing dates (rows {few(gone)}): inputs must be known; drop these rows")
+    gone = np.isnat(dates)
+    if gone.any():
+        met = f"{how_many(int(gone.sum()), 'missing date')} ({rows_of(gone)})"
+        raise ValueError(f"{name} has {met}: inputs must be known; drop these rows")
     return dates, zone
 
 

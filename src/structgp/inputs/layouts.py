@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from .._types import is_traced, library
+from .._types import how_many, is_traced, library
 from .clock import Clock, Clocks, without_dates
 from .reading import read_table
 
@@ -124,20 +124,24 @@ class Grid(Inputs):
     def __init__(self, *axes: Any, cells: Any = None, clocks: Clocks = (), from_rows: bool = False) -> None:
         if not axes:
             raise ValueError("Grid needs at least one axis, as in Grid([0, 1, 2], [0.0, 0.5])")
-        self.axes = tuple(_axis(axis, i) for i, axis in enumerate(axes))
+        read = [_axis(axis, i) for i, axis in enumerate(axes)]
+        self.axes, found = tuple(axis for axis, _ in read), tuple(clock for _, clock in read)
         self.shape = tuple(len(axis) for axis in self.axes)
         self.cells = None if cells is None else _cells(cells, int(np.prod(self.shape)))
-        self.clocks, self.from_rows = clocks, from_rows
+        self.clocks, self.from_rows = clocks or (found if any(found) else ()), from_rows
 
     @classmethod
     def from_points(cls, X: Any) -> Grid:
         """The grid spanned by the distinct values of each column of a table of points in any order, holes allowed."""
+        X, clocks = without_dates(X, "X", ())
         X, _ = read_table(X, "X")
         axes, cells = _spanned(X)
         repeated = len(cells) - len(np.unique(cells))
         if repeated:
-            raise ValueError(f"{repeated} rows repeat a cell of the grid: average them first, or pass the points as they are")
-        return cls(*axes, cells=None if np.array_equal(cells, np.arange(math.prod(map(len, axes)))) else cells)
+            met = f"a cell of the grid is repeated by {how_many(repeated, 'row')}"
+            raise ValueError(f"{met}: average them first, or pass the points as they are")
+        whole = np.array_equal(cells, np.arange(math.prod(map(len, axes))))
+        return cls(*axes, cells=None if whole else cells, clocks=clocks)
 
     @classmethod
     def from_array(cls, array: Any, *axes: Any) -> Grid:
@@ -305,10 +309,11 @@ def _cells(cells: Any, count: int) -> np.ndarray:
     return flat
 
 
-def _axis(values: Any, i: int) -> np.ndarray:
+def _axis(values: Any, i: int) -> tuple[np.ndarray, Clock | None]:
+    values, clocks = without_dates(values, f"axis {i} of the grid", ())
     axis, _ = read_table(values, f"axis {i} of the grid")
     if axis.shape[1] != 1:
         raise ValueError(f"axis {i} of the grid must be one column of values, got shape {axis.shape}")
     if len(np.unique(axis)) < len(axis):
         raise ValueError(f"axis {i} of the grid repeats a value: each coordinate may stand on it once")
-    return axis[:, 0]
+    return axis[:, 0], clocks[0] if clocks else None

@@ -9,9 +9,12 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float
 
+from .._types import how_many
 from ..likelihoods.base import Likelihood
 from .layouts import Grid, Inputs
-from .reading import describe_bad, few, read_numbers, squares
+from .reading import describe_bad, few, read_numbers, rows_of, squares
+
+INFER = "drop them, or pass missing='infer' to treat them as unobserved"
 
 
 class Data(eqx.Module):
@@ -49,19 +52,11 @@ def read_observations(
     if np.isinf(table).any():
         raise ValueError(
             f"y has {describe_bad(np.where(np.isinf(table), table, 0))} "
-            f"(rows {few(np.unique(np.nonzero(np.isinf(table))[0]))}): drop or replace these values"
+            f"({rows_of(np.isinf(table))}): drop or replace these values"
         )
     gone = np.isnan(table)
-    if isinstance(y, np.ma.MaskedArray) and gone.any() and missing == "error":
-        raise ValueError(
-            f"y is masked in {int(gone.sum())} places (rows {few(np.unique(np.nonzero(gone)[0]))}): drop them, "
-            "or pass missing='infer' to treat them as unobserved"
-        )
     if gone.any() and missing == "error":
-        raise ValueError(
-            f"y has {int(gone.sum())} NaN (rows {few(np.unique(np.nonzero(gone)[0]))}): drop them, "
-            "or pass missing='infer' to treat them as unobserved"
-        )
+        raise ValueError(lacking(y, gone))
     known = table[~gone.any(axis=1)]
     if not squares(known).all():
         raise ValueError(
@@ -81,6 +76,25 @@ def read_observations(
         weight = _read_weights(weights, len(inputs))
         return Data(np.where(seen[:, None], table, 0.0), variances, seen, values.ndim == 1, None, weight)
     return _for_likelihood(likelihood, table, variances, seen, values.ndim == 1, extra, weights)
+
+
+def read_known(likelihood: Likelihood, y: Any, inputs: Inputs) -> Float[np.ndarray, " N"]:
+    """One target without known noise, for what takes no missing values."""
+    values, _ = read_numbers(y, "y")
+    gone = np.isnan(values)
+    if gone.any():
+        raise ValueError(lacking(y, gone, "drop these rows"))
+    data = read_observations(likelihood, values, None, "error", inputs)
+    if data.y.shape[1] > 1:
+        raise ValueError(f"y has {data.y.shape[1]} columns, and one target is taken here: fit them one at a time")
+    return np.asarray(data.y)[:, 0]
+
+
+def lacking(y: Any, gone: np.ndarray, remedy: str = INFER) -> str:
+    """What to do about values that were not seen."""
+    count = int(gone.sum())
+    met = f"is masked in {how_many(count, 'place')}" if isinstance(y, np.ma.MaskedArray) else f"has {count} NaN"
+    return f"y {met} ({rows_of(gone)}): {remedy}"
 
 
 def _for_likelihood(
@@ -104,10 +118,10 @@ def _for_likelihood(
                 f"{likelihood.extra_name} must be one number, or one for each of the {len(seen)} observations, "
                 f"got shape {more.shape}"
             )
-        bad = np.flatnonzero(~np.isfinite(more))
-        if len(bad):
+        bad = ~np.isfinite(more)
+        if bad.any():
             raise ValueError(
-                f"{likelihood.extra_name} has {describe_bad(more)} (rows {few(bad)}): give finite numbers, or drop these rows"
+                f"{likelihood.extra_name} has {describe_bad(more)} ({rows_of(bad)}): give finite numbers, or drop these rows"
             )
         more = np.broadcast_to(more, seen.shape).copy()
     y = likelihood.check(np.where(seen, table[:, 0], np.nan), more)

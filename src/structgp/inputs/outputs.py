@@ -12,7 +12,7 @@ from ..kernels.outputs import outputs_of
 from ..likelihoods.base import Likelihood
 from .clock import Clocks
 from .layouts import Inputs, Points, as_inputs, clocks_of
-from .observations import Data, read_observations
+from .observations import Data, lacking, read_observations
 from .reading import few, read_numbers
 
 
@@ -95,10 +95,7 @@ def _from_table(likelihood: Likelihood, places: Inputs, y: Any, noise: Any, miss
         raise ValueError(f"y must have one row for each of the {len(places)} rows of X, got {N}")
     gone = np.isnan(Y)
     if gone.any() and missing == "error":
-        rows = np.unique(np.nonzero(gone)[0])
-        raise ValueError(
-            f"y has {int(gone.sum())} NaN (rows {few(rows)}): drop them, or pass missing='infer' to treat them as unobserved"
-        )
+        raise ValueError(lacking(y, gone))
     if gone.all():
         raise ValueError("y has no observed value: at least one is needed")
     rows, numbers = np.nonzero(~gone)

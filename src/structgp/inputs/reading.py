@@ -29,14 +29,12 @@ def read_table(X: Any, name: str = "X", allow_empty: bool = False) -> tuple[Floa
         raise ValueError(f"{name} has no columns: at least one input is needed")
     masked = np.ma.getmaskarray(X) if isinstance(X, np.ma.MaskedArray) else None
     if masked is not None and masked.any():
-        rows = np.unique(np.nonzero(masked)[0])
-        raise ValueError(f"{name} is masked in rows {few(rows)}: inputs must be known; drop these rows or fill them in")
+        raise ValueError(f"{name} is masked in {rows_of(masked)}: inputs must be known; drop these rows or fill them in")
     bad = ~np.isfinite(array)
     if bad.any():
-        rows, cols = np.nonzero(bad)
-        labels = [columns[c] if columns else str(c) for c in np.unique(cols)]
+        labels = [columns[c] if columns else str(c) for c in np.flatnonzero(bad.any(axis=0))]
         raise ValueError(
-            f"{name} has {describe_bad(array)} (rows {few(np.unique(rows))}; columns {few(labels)}): "
+            f"{name} has {describe_bad(array)} ({rows_of(bad)}; {listed('column', labels)}): "
             "inputs must be known; drop these rows or fill them in"
         )
     for d in np.flatnonzero(~squares(array)):
@@ -63,8 +61,7 @@ def _largest(column: np.ndarray) -> float:
 
 def read_numbers(values: Any, name: str) -> tuple[np.ndarray, list[str] | None]:
     """A float64 array from an array or a data frame (pandas, polars, Arrow …), with its column names."""
-    if isinstance(values, np.ma.MaskedArray):  # what is under a mask is no number
-        values = np.ma.filled(values.astype(np.float64), np.nan) if values.dtype.kind in "biuf" else values.filled()
+    values = unmasked(values)
     plain = isinstance(values, (np.ndarray, list, tuple, jax.Array))
     values, columns = (values, None) if plain else _from_frame(values, name)
     if hasattr(values, "toarray") and hasattr(values, "tocsr"):
@@ -94,6 +91,15 @@ def read_numbers(values: Any, name: str) -> tuple[np.ndarray, list[str] | None]:
         if isinstance(entry, str):
             raise ValueError(f"{met}: encode text as numbers, or leave the column out") from None
         raise TypeError(f"{met}: each argument must be a string that reads as a number, or a number") from None
+
+
+def unmasked(values: Any) -> Any:
+    """An array with NaN, or no date, for what is under its mask; anything else as it is."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    if values.dtype.kind in "biuf":
+        return np.ma.filled(values.astype(np.float64), np.nan)
+    return np.ma.filled(values, np.nan if values.dtype.kind == "O" else None)
 
 
 def _from_frame(values: Any, name: str) -> tuple[Any, list[str] | None]:
@@ -148,6 +154,16 @@ def describe_bad(array: np.ndarray) -> str:
     parts = [f"{nan} NaN"] if nan else []
     parts += [f"{inf} infinity"] if inf else []
     return " and ".join(parts)
+
+
+def listed(what: str, items: Sequence[Any] | np.ndarray, most: int = 5) -> str:
+    """'row 4', 'rows 4, 17, 90': which they are."""
+    return f"{what}{'' if len(items) == 1 else 's'} {few(items, most)}"
+
+
+def rows_of(bad: np.ndarray) -> str:
+    """'row 4', 'rows 4, 17, 90': the rows of a table in which something is so."""
+    return listed("row", np.unique(np.nonzero(bad)[0]))
 
 
 def few(items: Sequence[Any] | np.ndarray, most: int = 5) -> str:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import Numbers, Point, Scalar, double_precision
+from .._types import Numbers, Point, Scalar, double_precision, how_many
 from ..parameters.supports import positive
 from ..parameters.tree import Parametrised, fixed, parameter, show
 
@@ -149,7 +149,7 @@ def one_coordinate(kernel: Kernel, x: Any) -> Any:
     """The only coordinate of a point, for kernels that live on a line."""
     if x.shape[-1] != 1:
         raise ValueError(
-            f"{type(kernel).__name__} acts on one input, but the inputs have {x.shape[-1]} columns: "
+            f"{type(kernel).__name__} acts on one input, but the inputs have {how_many(x.shape[-1], 'column')}: "
             f"choose one with {type(kernel).__name__}(...).on(0)"
         )
     return x[..., 0]

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import Numbers, Point, Scalar
+from .._types import Numbers, Point, Scalar, how_many
 from ..linalg.markov.shared_noise import Modes, matern_filters_covariance
 from ..parameters.supports import nonnegative, positive, real
 from ..parameters.tree import Annotated, Parametrised, parameter
@@ -86,7 +86,7 @@ class Filters(Kernel):
             shape = np.shape(value)
             if shape not in allowed and not ("lengthscale" in name and shape[:-1] in allowed):
                 raise ValueError(
-                    f"{type(self).__name__} of {P} outputs and {M} source{'s' if M != 1 else ''} needs {name} of shape "
+                    f"{type(self).__name__} of {P} outputs and {how_many(M, 'source')} needs {name} of shape "
                     f"{allowed[0]}, got {shape}"
                 )
 
@@ -191,7 +191,9 @@ class OfModes(Kernel):
 
     def between(self, x: Point, z: Point) -> Scalar:
         if x.shape[-1] != 2:
-            raise ValueError(f"{type(self).__name__} act on (time, output), but the inputs have {x.shape[-1]} columns")
+            raise ValueError(
+                f"{type(self).__name__} act on (time, output), but the inputs have {how_many(x.shape[-1], 'column')}"
+            )
         chain, later = self.chain(), x[0] >= z[0]
         i, j = (chain.rows(p[0], number_of(p[1])) for p in (x, z))
         first, second = jnp.where(later, i, j), jnp.where(later, j, i)
@@ -353,7 +355,7 @@ class FIR(Kernel):
         """Refuse inputs of another dimension than the lattice."""
         if columns != self.axes + 1:
             acts = "(time, output)" if self.axes == 1 else f"({self.axes} places on a lattice, output)"
-            raise ValueError(f"FIR acts on {acts}, but the inputs have {columns} columns")
+            raise ValueError(f"FIR acts on {acts}, but the inputs have {how_many(columns, 'column')}")
 
     def between(self, x: Point, z: Point) -> Scalar:
         self.check_columns(x.shape[-1])

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import Numbers, Point, Scalar, Seed, generator, whole
+from .._types import Numbers, Point, Scalar, Seed, generator, how_many, whole
 from ..parameters.supports import positive
 from ..parameters.tree import parameter, show
 from .algebra import Kernel
@@ -39,7 +39,8 @@ def check_columns_of_rows(kernel: Any, rows: Any, x: Point) -> None:
     """Refuse inputs that have other columns than the places."""
     if rows.shape[1] != x.shape[-1]:
         raise ValueError(
-            f"{type(kernel).__name__} has places of {rows.shape[1]} columns, but the inputs have {x.shape[-1]}: give rows of X"
+            f"{type(kernel).__name__} has places of {how_many(rows.shape[1], 'column')}, "
+            f"but the inputs have {x.shape[-1]}: give rows of X"
         )
 
 

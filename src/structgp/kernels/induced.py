@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._types import Numbers, Point, Scalar
+from .._types import Numbers, Point, Scalar, how_many
 from ..parameters.supports import real
 from ..parameters.tree import parameter
 from .algebra import Kernel
@@ -34,7 +34,8 @@ class Induced(Kernel):
         columns = np.shape(self.inputs)[1]
         if x.shape[-1] != columns:
             raise ValueError(
-                f"the inducing inputs have {columns} columns but the inputs have {x.shape[-1]}: give rows like those of X"
+                f"the inducing inputs have {how_many(columns, 'column')} "
+                f"but the inputs have {x.shape[-1]}: give rows like those of X"
             )
         return self.kernel.between(x, z)
 

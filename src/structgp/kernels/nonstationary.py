@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import betainc
 
-from .._types import Numbers, Point, Scalar, as_callable, as_float, whole
+from .._types import Numbers, Point, Scalar, as_callable, as_float, how_many, whole
 from ..parameters.supports import nonnegative, positive, real, simplex
 from ..parameters.tree import parameter
 from .algebra import Kernel, check_columns, one_coordinate
@@ -132,7 +132,7 @@ class ThinPlate(Kernel):
     def between(self, x: Point, z: Point) -> Scalar:
         D = x.shape[-1]
         if D > 3:
-            raise ValueError(f"ThinPlate is defined for one to three inputs, but the inputs have {D} columns")
+            raise ValueError(f"ThinPlate is defined for one to three inputs, but the inputs have {how_many(D, 'column')}")
         anchors = np.vstack([np.zeros(D), np.eye(D)])
         x, z = x / self.scale, z / self.scale
         p, q = _barycentric(x), _barycentric(z)

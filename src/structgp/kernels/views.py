@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import Numbers, Point, Scalar, as_callable
+from .._types import Numbers, Point, Scalar, as_callable, how_many
 from ..parameters.supports import orthonormal
 from ..parameters.tree import parameter, show
 from .algebra import Kernel, Product, Scaled, Sum
@@ -61,7 +61,9 @@ class Project(Kernel):
         """The coordinates (…, q) along the directions."""
         W = jnp.reshape(self.direction, (np.shape(self.direction)[0], -1))
         if W.shape[0] != x.shape[-1]:
-            raise ValueError(f"Project has a direction in {W.shape[0]} dimensions but the inputs have {x.shape[-1]} columns")
+            raise ValueError(
+                f"Project has a direction in {W.shape[0]} dimensions but the inputs have {how_many(x.shape[-1], 'column')}"
+            )
         return x @ W
 
     def check_points(self, X: Any) -> None:

@@ -96,6 +96,9 @@ class MultinomialProbit(Likelihood):
     def quantile(self, q: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
         raise ValueError("classes without an order have no quantiles: ask for their probability, or use Ordinal")
 
+    def predictive_cumulative(self, y: Any, mean: Any, variance: Any, extra: Any = 1.0) -> np.ndarray:
+        raise ValueError("classes without an order are none below another: ask for their probability, or use Ordinal")
+
     def sample(self, rng: np.random.Generator, f: Any, extra: Any = 1.0) -> np.ndarray:
         return np.argmax(f + rng.standard_normal(np.shape(f)), axis=-1).astype(float)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._types import generator, whole
-from ..inputs.reading import few, read_numbers
+from ..inputs.reading import listed, read_numbers
 from ..kernels.filters import TransferFunction
 from ..linalg import fir
 from ..posterior import Result
@@ -254,7 +254,7 @@ def identify(
         raise ValueError(f"length={length!r} is for method='ls': a prior says how long a response is for method={method!r}")
     gaps = np.flatnonzero(~np.isfinite(inputs).all(axis=1))
     if len(gaps) and method not in ("joint", "analog"):
-        raise ValueError(f"u has gaps (rows {few(gaps)}): inputs must be known, or pass method='joint', which fills them")
+        raise ValueError(f"u has gaps ({listed('row', gaps)}): inputs must be known, or pass method='joint', which fills them")
     if t is not None and method != "analog":
         raise ValueError(f"times are for method='analog', and method={method!r} counts steps: leave out t, pass dt")
     if len(gaps) and np.any(np.isfinite(inputs).sum(axis=0) < FEWEST):
@@ -265,7 +265,7 @@ def identify(
         raise ValueError(f"dt must be a positive number, the time from one row to the next, got {dt!r}")
     still = np.flatnonzero(np.nanstd(inputs, axis=0) == 0) if len(inputs) else np.zeros(0)
     if len(still):
-        raise ValueError(f"u does not change (column {few(still)}): a system is seen by what it makes of changes")
+        raise ValueError(f"u does not change ({listed('column', still)}): a system is seen by what it makes of changes")
     if method == "analog":
         from .analog import identify_analog
 

@@ -17,14 +17,15 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import ndtri
 
-from .._types import Seed, double_precision, generator
+from .._types import Seed, double_precision, generator, how_many
 from ..engines.additive import INTERVALS
 from ..engines.additive_splines import SplineMap
 from ..engines.woodbury import Weighed, Woodbury, sums_of
 from ..inference.base import CONVERGED, MAX_CALLS, TOLERANCE, Problem
 from ..inference.laplace import Laplace
-from ..inputs.layouts import Inputs, Points, as_inputs
-from ..inputs.observations import Data
+from ..inputs.clock import Clocks
+from ..inputs.layouts import Points, as_inputs, clocks_of
+from ..inputs.observations import Data, read_known
 from ..kernels.algebra import Kernel
 from ..kernels.stationary import Matern52
 from ..learn.account import Learning
@@ -205,6 +206,7 @@ class FittedLabels(Result):
     log_evidence: float
     learning: Learning | None
     table: tuple[Rung, ...] = ()
+    clocks: Clocks = ()  # for each column of X how its dates are counted
 
     @property
     def likelihood(self) -> Likelihood:
@@ -214,9 +216,9 @@ class FittedLabels(Result):
     @double_precision
     def predict(self, X: Any) -> Prediction:
         """The belief about f at new places; `.probability` for labels, `.observed` for counts."""
-        new = as_inputs(X, allow_empty=True)
+        new = as_inputs(X, allow_empty=True, clocks=self.clocks or (None,) * len(self.scores.values))
         if new.dimension != len(self.scores.values):
-            raise ValueError(f"X has {new.dimension} columns, but the model was given {len(self.scores.values)}")
+            raise ValueError(f"X has {how_many(new.dimension, 'column')}, but the model was given {len(self.scores.values)}")
         Z = self.scores(np.asarray(new.points))
         found = [_marginals(self.model, self.mode, self.waves, piece) for piece in pieces(Z)]
         mean, variance = (np.concatenate([np.zeros(0), *(np.asarray(part[i]) for part in found)])[: len(Z)] for i in range(2))
@@ -225,10 +227,10 @@ class FittedLabels(Result):
     @double_precision
     def given(self, X: Any, y: Any) -> FittedLabels:
         """The same functions and parameters, with the columns on the same scale, given other data; nothing is learned."""
-        inputs = as_inputs(X)
-        Z, labels = self.scores(np.asarray(inputs.points)), _read(self.likelihood, y, inputs)
+        inputs = as_inputs(X, clocks=self.clocks or (None,) * len(self.scores.values))
+        Z, labels = self.scores(np.asarray(inputs.points)), read_known(self.likelihood, y, inputs)
         with lapack_threads(1):
-            return _fitted(self.model, self.scores, Z, labels, self.learning, self.table)
+            return _fitted(self.model, self.scores, Z, labels, self.learning, self.table, self.clocks)
 
     @property
     @double_precision
@@ -295,8 +297,8 @@ class AdditiveLabels:
 
     def _made(self, X: Any, y: Any, options: dict[str, Any] | None) -> FittedLabels:
         began = time.perf_counter()
-        inputs = as_inputs(X)
-        labels = _read(self.likelihood, y, inputs)
+        inputs = as_inputs(X, clocks=())
+        labels = read_known(self.likelihood, y, inputs)
         points = np.asarray(inputs.points)
         scores = NormalScores.of(points) if self.ranks else _as_they_are(points)
         Z = scores(points)
@@ -313,7 +315,7 @@ class AdditiveLabels:
                 model, learning = climb(
                     model, Objective(model, LaplaceEvidence(model, Z, labels)), [free_vector(model)], len(Z), began, **options
                 )
-            return _fitted(as_numpy(model), scores, Z, labels, learning, ())
+            return _fitted(as_numpy(model), scores, Z, labels, learning, (), clocks_of(inputs))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -334,8 +336,8 @@ class ProjectionPursuitLabels:
     def fit(self, X: Any, y: Any, *, seed: Seed = 0, max_evaluations: int = 300, progress: bool | None = None) -> FittedLabels:
         """Learn directions and parameters together by Laplace's evidence."""
         rng = generator(seed)
-        inputs = as_inputs(X)
-        labels = _read(self.likelihood, y, inputs)
+        inputs = as_inputs(X, clocks=())
+        labels = read_known(self.likelihood, y, inputs)
         points = np.asarray(inputs.points)
         scores = NormalScores.of(points) if self.ranks else _as_they_are(points)
         Z = scores(points)
@@ -347,14 +349,14 @@ class ProjectionPursuitLabels:
             search = Search(family, (Z, labels), rungs, self.sines, rng, self.seconds, max_evaluations, progress)
             model, learning, table = search.run()
             learning = dataclasses.replace(learning, method="laplace")
-            return _fitted(as_numpy(model), scores, Z, labels, learning, table)
+            return _fitted(as_numpy(model), scores, Z, labels, learning, table, clocks_of(inputs))
 
 
 def _fitted(
-    model: Any, scores: Any, Z: np.ndarray, y: np.ndarray, learning: Learning | None, table: tuple[Rung, ...]
+    model: Any, scores: Any, Z: np.ndarray, y: np.ndarray, learning: Learning | None, table: tuple[Rung, ...], clocks: Clocks
 ) -> FittedLabels:
     mode, waves = _settled(model, _rows(model, Z, y))
-    return FittedLabels(model, scores, as_numpy(mode), as_numpy(waves), float(mode.log_evidence), learning, table)
+    return FittedLabels(model, scores, as_numpy(mode), as_numpy(waves), float(mode.log_evidence), learning, table, clocks)
 
 
 @jax.jit
@@ -379,15 +381,6 @@ def _lines(kernel: Kernel, X: Any) -> Any:
     if isinstance(lines, No):
         raise ValueError(f"this is not an additive model: {lines.reason}")
     return lines
-
-
-def _read(likelihood: Likelihood, y: Any, inputs: Inputs) -> np.ndarray:
-    values = likelihood.check(np.asarray(y, dtype=float))
-    if values.shape != (len(inputs),):
-        raise ValueError(f"y must have one value for each of the {len(inputs)} rows of X, got shape {values.shape}")
-    if np.isnan(values).any():
-        raise ValueError(f"y has {int(np.isnan(values).sum())} NaN: drop these rows")
-    return values
 
 
 def _as_they_are(X: np.ndarray) -> Any:

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from ..inputs.layouts import as_inputs
+from ..inputs.observations import read_known
 from ..kernels.algebra import Kernel
 from ..kernels.stationary import Matern52
 from ..likelihoods.gaussian import Gaussian
@@ -42,7 +44,7 @@ class MostLikelyNoiseGP:
     def fit(self, X: Any, y: Any, **options: Any) -> FittedMostLikelyNoise:
         """Learn both processes from X and y in turn; `options` are those of `GP.fit`."""
         options = {"parameters": "best", "restarts": 0, **options}
-        y = np.asarray(y, dtype=float)
+        y = read_known(Gaussian(), y, as_inputs(X, clocks=()))
         signal: Any = GP(self.kernel, Gaussian(), ConstantMean()).fit(X, y, **options)
         log_noise, converged, rounds = self._noise(signal, X, y, None, options), False, 0
         while rounds < self.rounds and not converged:

@@ -87,7 +87,7 @@ class Fitted(AtPlaces, AtObservations):
     def stream(self) -> Stream:
         """A model that goes on in time from here and keeps no data: constant work and memory for each new observation."""
         self._needs_gaussian("a stream")
-        return from_fitted(self.gp, self.conditional, self.data, self.plan)
+        return from_fitted(self.gp, self.inputs, self.conditional, self.data, self.plan)
 
     def plot(self, X: Any = None, *, level: float = 0.95, target: int = 0, ax: Any = None) -> Any:
         """Draw a process of one input: data, mean and bands. Needs Matplotlib; returns the axes."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from .._types import double_precision
+from .._types import double_precision, how_many
 from ..crew import Crew, crew_for, is_lazy, lazily
 from ..engines import chain_parts, memory
 from ..engines.base import units
@@ -48,8 +48,8 @@ class PartsPlan:
 
     def __str__(self) -> str:
         count = len(self.rows)
-        parts = f"{count} part{'s' if count != 1 else ''} {self.words}"
-        states = f"{self.states} state{'s' if self.states != 1 else ''}"
+        parts = f"{how_many(count, 'part')} {self.words}"
+        states = how_many(self.states, "state")
         way = f"{units(self.sent, 'B')} to each and {units(self.received, 'B')} back in an evaluation"
         return f"Kalman     exact   in {parts}, {states}, {_count(max(self.rows))}, {way}"
 

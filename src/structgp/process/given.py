@@ -8,7 +8,7 @@ from typing import Any, Self
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import double_precision
+from .._types import double_precision, how_many
 from ..engines.basis import Weights
 from ..engines.kalman import KalmanConditional
 from ..engines.plan import Plan
@@ -109,7 +109,7 @@ class Given(OfGP, Result):
     def _check_dimension(self, new: Inputs) -> None:
         if new.dimension != self.inputs.dimension:
             raise ValueError(
-                f"X has {new.dimension} columns, but the model was given {self.inputs.dimension}: "
+                f"X has {how_many(new.dimension, 'column')}, but the model was given {self.inputs.dimension}: "
                 "pass the same inputs in the same order"
             )
 

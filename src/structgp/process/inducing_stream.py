@@ -20,13 +20,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 
-from .._types import double_precision
+from .._types import double_precision, how_many
 from ..crew import is_lazy
 from ..engines.approximation import Approximation
 from ..engines.inducing import GROUPED, InducingEngine
 from ..engines.inducing_inputs import NOVEL, Inducing, more_inputs, place_among
 from ..engines.inducing_sums import RowSums, given_sums, structure_of, sums_over
-from ..inputs.layouts import as_inputs
+from ..inputs.clock import Clocks
+from ..inputs.layouts import as_inputs, clocks_of
 from ..inputs.observations import Data, read_observations
 from ..inputs.rows import filled, in_few_sizes, size_for, unseen_beyond
 from ..kernels.induced import Induced
@@ -61,18 +62,20 @@ class InducingStream(Result):
     dimension: int  # of the rows, 0 before the first
     most: int  # inducing inputs
     engine: InducingEngine
+    clocks: Clocks = ()  # for each column how its dates are counted
 
     @double_precision
     def update(self, X: Any, y: Any, noise: Any = None, missing: str = "error") -> InducingStream:
         """The stream after more rows; `noise` and `missing` are those of `GP.condition`."""
-        new = as_inputs(np.atleast_2d(X) if np.ndim(y) == 0 else X)
+        new = as_inputs(np.atleast_2d(X) if np.ndim(y) == 0 else X, clocks=self._known_clocks)
         check_inputs(self.gp, new)
         data = read_observations(self.gp.likelihood, np.atleast_1d(y), noise, missing, new)
         if self.sums is not None and data.y.shape[1] != self.targets:
             raise ValueError(f"update: y has {data.y.shape[1]} targets, but the stream was given {self.targets}")
         if self.sums is not None and new.dimension != self.dimension:
-            raise ValueError(f"update: X has {new.dimension} columns, but the stream was given {self.dimension}")
-        stream = dataclasses.replace(self, targets=data.y.shape[1], flat=data.flat, dimension=new.dimension)
+            raise ValueError(f"update: X has {how_many(new.dimension, 'column')}, but the stream was given {self.dimension}")
+        told: dict[str, Any] = {"dimension": new.dimension, "clocks": clocks_of(new)}
+        stream = dataclasses.replace(self, targets=data.y.shape[1], flat=data.flat, **told)
         points = np.asarray(new.points)
         for at in range(0, len(new), BATCH):
             piece = slice(at, min(at + BATCH, len(new)))
@@ -94,7 +97,7 @@ class InducingStream(Result):
         """The belief about f at new places, in any order; of a Dask collection its moments as Dask arrays."""
         if is_lazy(X):
             return lazily_predicted(self, X, self.targets, self.flat)
-        new = as_inputs(X, allow_empty=True)
+        new = as_inputs(X, allow_empty=True, clocks=self._known_clocks)
         Xs, posterior = np.asarray(new.points), self._posterior()
         mean, variance = in_few_sizes(functools.partial(_marginals, posterior), Xs)
         if self.flat:
@@ -112,7 +115,11 @@ class InducingStream(Result):
         return {field.name: as_numpy(getattr(self, field.name)) for field in dataclasses.fields(self)}
 
     def __repr__(self) -> str:
-        return f"InducingStream({self.gp!r}, {self.count} observations)"
+        return f"InducingStream({self.gp!r}, {how_many(self.count, 'observation')})"
+
+    @property
+    def _known_clocks(self) -> Clocks:
+        return self.clocks or (None,) * self.dimension
 
     def _with(self, X: np.ndarray, data: Data) -> InducingStream:
         stream = self._placed(X, data)

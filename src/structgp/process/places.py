@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from .. import where
-from .._types import Seed, double_precision, generator, whole
+from .._types import Seed, double_precision, generator, how_many, whole
 from ..engines import memory
 from ..engines.grids import GridConditional
 from ..engines.kalman import KalmanConditional
@@ -139,7 +139,7 @@ class AtPlaces(Given):
         kernel = kernel if part is None else kernel.terms[part]
         count, term = smoothness(kernel)
         if order > count:
-            known = "no derivative" if count == 0 else f"{count} derivative{'s' if count > 1 else ''}"
+            known = "no derivative" if count == 0 else how_many(count, "derivative")
             more = "ask for another part, or choose a smoother kernel" if kernel is not term else "choose a smoother kernel"
             raise ValueError(f"f has no derivative of order {order}, because {term!r} has {known}: {more}")
         options: dict[str, Any] = {"order": int(order), "dim": dim, "part": part}

@@ -21,6 +21,7 @@ from ..inputs.clock import Clocks, without_dates
 from ..inputs.layouts import Times
 from ..inputs.observations import Data
 from ..inputs.parts import partitions, sources_of
+from ..inputs.reading import unmasked
 from ..learn.account import Learning
 from ..learn.climb import climb
 from ..learn.clock import Deadline
@@ -224,15 +225,17 @@ def read_series_part(X: Any, y: Any, noise: Any, by: Any, gp: Any, missing: str,
         by, X = X[by], X[[name for name in X.columns if name != by]]
     used = clocks or (without_dates(X, "X", ())[1] if len(X) else ())
     X, _ = without_dates(X, "X", used) if used else (X, ())
-    X, y, by = np.asarray(X), np.asarray(y), np.asarray(by)
+    X, y, by = np.asarray(unmasked(X)), np.asarray(unmasked(y)), np.asarray(by)
     if len(by) != len(X):
         raise ValueError(f"by must name the series of each of the {len(X)} rows, got {len(by)}")
-    noise = None if noise is None else np.broadcast_to(np.asarray(noise, dtype=float), (len(X),))
+    noise = None if noise is None else np.broadcast_to(np.asarray(unmasked(noise), dtype=float), (len(X),))
     names, code = np.unique(by, return_inverse=True)
     order = np.argsort(code, kind="stable")
     rows = np.split(order, np.cumsum(np.bincount(code, minlength=len(names)))[:-1]) if len(names) else []
     own = lambda values, at: None if values is None else values[at]
-    read = [read_one(gp, name, X[at], y[at], own(noise, at), missing, ()) for name, at in zip(names, rows, strict=True)]
+    read = [
+        read_one(gp, name, X[at], y[at], own(noise, at), missing, ()) for name, at in zip(names.tolist(), rows, strict=True)
+    ]
     inputs, data = zip(*read, strict=True) if read else ((), ())
     return SeriesPart(gp, tuple(name.item() for name in names), inputs, data, batches_of(inputs, data), used)
 

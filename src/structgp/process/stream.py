@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import by_the_host
+from .._types import by_the_host, how_many
 from ..engines.basis import Weights, columns, integrate, sites_of
 from ..engines.kalman import Kalman, KalmanConditional, read
 from ..engines.plan import Plan
-from ..inputs.layouts import Times, as_inputs, as_times_of_outputs
+from ..inputs.clock import Clocks
+from ..inputs.layouts import Inputs, Times, as_inputs, as_times_of_outputs, clocks_of
 from ..inputs.observations import Data, read_observations
 from ..kernels.outputs import Lagged, outputs_of
 from ..linalg.filters import kalman_stream
@@ -43,6 +44,7 @@ class Stream(Result):
     targets: int
     flat: bool
     engine: Kalman
+    clocks: Clocks = ()  # how dates are counted, once there was an observation
 
     @by_the_host
     def update(self, t: Any, y: Any, noise: Any = None, missing: str = "error") -> Stream:
@@ -63,9 +65,8 @@ class Stream(Result):
         if not (np.isfinite(state.log_det) and np.isfinite(state.gram).all()):
             raise ValueError(f"the filter broke down at times {times[0]:g} to {times[-1]:g}: give the likelihood more noise")
         count = self.count + int(data.seen.sum())
-        return dataclasses.replace(
-            self, first=first, time=float(times[-1]), state=state, count=count, targets=data.y.shape[1], flat=data.flat
-        )
+        told = {"first": first, "time": float(times[-1]), "state": state, "count": count, "clocks": clocks_of(new)}
+        return dataclasses.replace(self, **told, targets=data.y.shape[1], flat=data.flat)
 
     @by_the_host
     def predict(self, t: Any) -> Prediction:
@@ -73,11 +74,11 @@ class Stream(Result):
 
         Of several outputs t has rows (time, number of the output).
         """
-        rows = _rows(self.gp, t, allow_empty=True)
+        rows = _rows(self.gp, t, self._known_clocks, allow_empty=True)
         times = rows[:, 0]
         if self.time is not None and len(times) and times.min() < self.time:
             raise ValueError(
-                f"a stream looks ahead only: {times.min():g} is before its last time {self.time:g}; "
+                f"a stream looks ahead only: {self._shown(times.min())} is before its last time {self._shown(self.time)}; "
                 "condition a GP on the data to look back"
             )
         weights = self._weights()
@@ -104,7 +105,7 @@ class Stream(Result):
         return {field.name: as_numpy(getattr(self, field.name)) for field in dataclasses.fields(self)}
 
     def __repr__(self) -> str:
-        until = "nothing seen" if self.time is None else f"{self.count} observations until {self.time:g}"
+        until = "nothing seen" if self.time is None else f"{how_many(self.count, 'observation')} until {self._shown(self.time)}"
         return f"Stream({self.gp!r}, {until})"
 
     def empty_state(self) -> Filtered:
@@ -112,20 +113,29 @@ class Stream(Result):
         first = jnp.zeros(()) if self.first is None else self.first
         return jax.eval_shape(lambda: _begin(self.gp, first, self.targets, self.engine))
 
+    @property
+    def _known_clocks(self) -> Clocks:
+        return self.clocks or (() if self.time is None else (None,) * _width(self.gp))
+
+    def _shown(self, time: Any) -> str:
+        """A time as messages say it."""
+        clock = self.clocks[0] if self.clocks else None
+        return f"{time:g}" if clock is None else np.datetime_as_string(clock.shown([float(time)])[0], "auto")
+
     def _read(self, t: Any, y: Any, noise: Any, missing: str) -> tuple[Times, Data]:
         """Times and observations as checked arrays; a single time takes a number, or one for each target."""
         if np.ndim(t) == 0:
             t, y = np.reshape(t, 1), np.reshape(y, (1, *np.shape(y)))
-        new = as_inputs(t, "t")
+        new = as_inputs(t, "t", clocks=self._known_clocks)
         if outputs_of(self.gp.kernel) is not None and new.dimension == 2:
-            new = as_times_of_outputs(np.asarray(new.points))
+            new = as_times_of_outputs(np.asarray(new.points), clocks_of(new))
         if not isinstance(new, Times):
             raise ValueError(f"a stream has one time for each observation, got {new!r}")
         if self.time is None:
             check_inputs(self.gp, new)
         elif new.t[0] < self.time:
             raise ValueError(
-                f"a stream goes forwards: {new.t[0]:g} is before its last time {self.time:g}; "
+                f"a stream goes forwards: {self._shown(new.t[0])} is before its last time {self._shown(self.time)}; "
                 "Fitted.update takes observations anywhere"
             )
         data = read_observations(self.gp.likelihood, y, noise, missing, new)
@@ -146,7 +156,7 @@ class Stream(Result):
         lacking = _lacking(np.asarray(precision))
         if lacking:
             raise ValueError(
-                f"{self.gp!r} leaves functions free that {self.count} observation{'s' if self.count != 1 else ''} cannot "
+                f"{self.gp!r} leaves functions free that {how_many(self.count, 'observation')} cannot "
                 f"tell apart: at least {lacking} more, at other times, {'is' if lacking == 1 else 'are'} needed"
             )
         return weights
@@ -169,7 +179,7 @@ def from_nothing(gp: Model, approximate: str | None) -> Stream:
     return Stream(gp, None, None, None, 0, 1, True, engine)
 
 
-def from_fitted(gp: Model, known: Conditional, data: Data, plan: Plan) -> Stream:
+def from_fitted(gp: Model, inputs: Inputs, known: Conditional, data: Data, plan: Plan) -> Stream:
     """The stream that goes on after the data of a model that was conditioned by this plan."""
     if not isinstance(known, KalmanConditional):
         reason = next((offer.reason for offer in plan.offers if offer.engine.name == "Kalman" and offer.reason), None)
@@ -180,7 +190,7 @@ def from_fitted(gp: Model, known: Conditional, data: Data, plan: Plan) -> Stream
     filtered = known.smoothed
     state = Filtered(filtered.m[-1], filtered.P[-1], *known.log_det_and_gram())
     seen, t = int(np.sum(data.seen)), known.t
-    return Stream(gp, float(t[0]), float(t[-1]), state, seen, data.y.shape[1], data.flat, engine)
+    return Stream(gp, float(t[0]), float(t[-1]), state, seen, data.y.shape[1], data.flat, engine, clocks_of(inputs))
 
 
 def _width(gp: Model) -> int:
@@ -188,8 +198,8 @@ def _width(gp: Model) -> int:
     return 1 if outputs_of(gp.kernel) is None else 2
 
 
-def _rows(gp: Model, t: Any, allow_empty: bool = False) -> np.ndarray:
-    points = as_inputs(np.reshape(t, 1) if np.ndim(t) == 0 else t, "t", allow_empty).points
+def _rows(gp: Model, t: Any, clocks: Clocks, allow_empty: bool = False) -> np.ndarray:
+    points = as_inputs(np.reshape(t, 1) if np.ndim(t) == 0 else t, "t", allow_empty, clocks).points
     if points.shape[1] != _width(gp):
         what = "one time" if _width(gp) == 1 else "a time and the number of an output"
         raise ValueError(f"a stream has {what} for each place, got {points.shape[1]} columns")

@@ -8,7 +8,8 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from ..inputs.reading import read_numbers
+from ..inputs.clock import without_dates
+from ..inputs.reading import read_numbers, unmasked
 from ..models.latent.fit import fit_latents
 from ..models.latent.units import checked
 from .rows import RowReader
@@ -179,8 +180,13 @@ class GPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RowReader):
         """X as numbers, where NaN were not seen."""
         least = 1 if reset else 0
         options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan", "ensure_min_samples": least}
-        if isinstance(X, np.ma.MaskedArray):
-            X = read_numbers(X, "X")[0]
-        cells = validate_data(self, X, reset=reset, **options)
+        numbers, clocks = without_dates(X, "X", () if reset else self._clocks or (None,) * self.n_features_in_)
+        if reset:
+            self._clocks = clocks
+        if clocks:
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            cells = read_numbers(numbers, "X")[0]
+        else:
+            cells = validate_data(self, unmasked(X), reset=reset, **options)
         checked(cells)
         return cells

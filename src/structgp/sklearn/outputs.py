@@ -10,7 +10,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from ..inputs.reading import describe_bad, few, read_numbers
+from ..inputs.reading import describe_bad, read_numbers, rows_of
 from ..models.candidates import SECONDS
 from ..models.outputs import fit_outputs
 from .regression import GPRegressor
@@ -72,7 +72,7 @@ class MultiOutputGP(MultiOutputMixin, RegressorMixin, RowReader):
         Y, names = read_numbers(y, "y")
         check_consistent_length(X, Y)
         if np.isinf(Y).any():
-            raise ValueError(f"y has {describe_bad(Y)} (rows {few(np.unique(np.nonzero(np.isinf(Y))[0]))}): drop these rows")
+            raise ValueError(f"y has {describe_bad(Y)} ({rows_of(np.isinf(Y))}): drop these rows")
         self._flat = Y.ndim == 1
         options: dict[str, Any] = {"restarts": self.restarts, "seconds": self.seconds, "max_evaluations": self.max_evaluations}
         if self._flat or Y.shape[1] == 1:  # one target hangs together with nothing

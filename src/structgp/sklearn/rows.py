@@ -11,8 +11,9 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from .._types import how_many
 from ..inputs.clock import Clocks, without_dates
-from ..inputs.reading import describe_bad, few, missing_labels, read_numbers, read_table
+from ..inputs.reading import describe_bad, listed, missing_labels, read_numbers, read_table
 from ..posterior import Result
 
 
@@ -49,7 +50,7 @@ class RowReader(Result, BaseEstimator):
         check_consistent_length(X, values)
         gone = np.unique(np.nonzero(~np.isfinite(values))[0])
         if len(gone):
-            raise ValueError(f"y has {describe_bad(values)} (rows {few(gone)}): drop these rows")
+            raise ValueError(f"y has {describe_bad(values)} ({listed('row', gone)}): drop these rows")
         return values
 
     def _labels(self, X: np.ndarray, y: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -67,16 +68,19 @@ class RowReader(Result, BaseEstimator):
         check_consistent_length(X, labels)
         gone = missing_labels(y if np.ndim(y) == 1 else labels)
         if len(gone):
-            raise ValueError(f"y has {len(gone)} NaN or missing labels (rows {few(gone)}): drop the rows without a label")
+            met = f"{how_many(len(gone), 'NaN or missing label')} ({listed('row', gone)})"
+            raise ValueError(f"y has {met}: drop the rows without a label")
         texts = np.array([isinstance(label, str) for label in labels]) if labels.dtype == object else np.ones(1, bool)
         if texts.any() and not texts.all():
             odd = np.flatnonzero(texts if 2 * texts.sum() <= len(texts) else ~texts)
             raise ValueError(
-                f"y holds text beside numbers, such as {labels[odd[0]]!r} (rows {few(odd)}): drop these rows, "
+                f"y holds text beside numbers, such as {labels[odd[0]]!r} ({listed('row', odd)}): drop these rows, "
                 "or write all labels alike"
             )
         if labels.dtype.kind == "f" and np.isinf(labels).any():
-            raise ValueError(f"y has {describe_bad(labels)} (rows {few(np.flatnonzero(np.isinf(labels)))}): drop these rows")
+            raise ValueError(
+                f"y has {describe_bad(labels)} ({listed('row', np.flatnonzero(np.isinf(labels)))}): drop these rows"
+            )
         with np.errstate(invalid="ignore"):  # it looks whether numbers are whole
             check_classification_targets(labels)
         classes, codes = np.unique(labels, return_inverse=True)

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import double_precision
-from ..inputs.layouts import Inputs
+from .._types import double_precision, how_many
+from ..inputs.layouts import Inputs, as_inputs, clocks_of
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
 from ..kernels.filters import FIR, Filters
@@ -66,10 +66,27 @@ def _covariance(kernel: Kernel, X: Points, Z: Others) -> Covariance:
 
 
 @functools.wraps(_covariance)
-def _of_rows(kernel: Kernel, X: Any, Z: Any) -> Covariance:
-    """The same where places on a line come without their axis of columns."""
-    X, Z = (places[:, None] if np.ndim(places) == 1 else places for places in (X, Z))
-    return _covariance(kernel, X, Z)
+def _of_rows(kernel: Kernel, X: Any, Z: Any = None) -> Covariance:
+    """The same for whatever holds places, by default among those of X."""
+    if not isinstance(kernel, Kernel):
+        raise TypeError(f"covariance needs a kernel, such as Matern52(), got {kernel!r}")
+    return _covariance(kernel, *_places(X, X if Z is None else Z))
+
+
+def _places(X: Any, Z: Any) -> tuple[Points, Others]:
+    """Tables of places: arrays as they are, all else as it is read at the door."""
+    if not (_is_table(X) and _is_table(Z)):
+        read = as_inputs(X, allow_empty=True, clocks=())
+        X, Z = read.points, as_inputs(Z, "Z", allow_empty=True, clocks=clocks_of(read)).points
+    X, Z = (places[:, None] if places.ndim == 1 else places for places in (X, Z))
+    if X.shape[1] != Z.shape[1]:
+        raise ValueError(f"X has {how_many(X.shape[1], 'column')}, but Z has {Z.shape[1]}: a kernel looks at places of one kind")
+    return X, Z
+
+
+def _is_table(X: Any) -> bool:
+    plain = type(X) is np.ndarray or isinstance(X, jax.Array)
+    return plain and X.ndim in (1, 2) and X.dtype.kind == "f"
 
 
 covariance: Any = double_precision(_of_rows)  # also a caller's own arrays keep their precision

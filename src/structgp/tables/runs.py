@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .._types import how_many
 from ..decide.optimise import Optimiser, Suggestion
 from ..decide.space import Category, Continuous, Space, Variable, Whole, as_limit
 from ..inputs.reading import few
@@ -212,7 +213,7 @@ def _from_file(runs: Runs, name: str) -> tuple[Variable, str]:
             f"{where} holds numbers and text (line {few(lines)}): correct it, or say --choices, or --ignore {name}"
         )
     if not 2 <= len(values) <= MOST_CATEGORIES:
-        what = "is empty" if not values else f"holds {len(values)} different text{'s' if len(values) > 1 else ''}"
+        what = "is empty" if not values else f"holds {how_many(len(values), 'different text')}"
         raise ValueError(f"{where} {what}, and no bounds were given: say --bounds {name}=low:high, or --ignore {name}")
     return Category(
         name, tuple(values)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..inputs.reading import few
+from ..inputs.reading import listed
 from .model import TableModel
 
 SUSPECTED = 0.5  # probability from which on a row is suspected
@@ -85,8 +85,8 @@ def in_words(model: TableModel) -> list[str]:
         return [_noise_changes(found)]
     if not rows:
         return []
-    named: Any = few(rows, 8)
-    return [f"suspected outliers: row{'s' if len(rows) > 1 else ''} {named} ({len(rows)} of {model.rows})"]
+    named: Any = listed("row", rows, 8)
+    return [f"suspected outliers: {named} ({len(rows)} of {model.rows})"]
 
 
 def _noise_changes(found: np.ndarray) -> str:

@@ -21,7 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._types import Seed, by_the_host, generator
-from ...inputs.layouts import as_inputs
+from ...inputs.layouts import as_inputs, clocks_of
+from ...inputs.observations import read_known
 from ...likelihoods.gaussian import Gaussian
 from ...linalg.filters import kalman, kalman_smooth
 from ...linalg.markov import chains
@@ -86,8 +87,9 @@ class AdditiveMCMC:
     @by_the_host
     def sample(self, X: Any, y: Any, new: Any, seed: Seed = None) -> SampledAdditive:
         """Draws from the posterior of f at `new` places given data."""
-        X, Xs = (np.asarray(as_inputs(table).points) for table in (X, new))
-        y = np.asarray(y, dtype=float)
+        inputs = as_inputs(X, clocks=())
+        y = read_known(Gaussian(), y, inputs)
+        X, Xs = np.asarray(inputs.points), np.asarray(as_inputs(new, clocks=clocks_of(inputs)).points)
         center, scale = float(y.mean()), float(y.std()) or 1.0
         lined = lines(X, Xs)
         states = round(self.nu + 0.5)

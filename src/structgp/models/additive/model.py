@@ -205,7 +205,7 @@ class AdditiveGP(Parametrised):
         sources = sources_of(X, y, noise)
         if sources is not None:
             return self._in_parts(sources, missing, over, False, {})
-        inputs = as_inputs(X)
+        inputs = as_inputs(X, clocks=())
         gp = self.gp(inputs.dimension)
         data = read_observations(gp.likelihood, y, noise, missing, inputs, extra)
         return conditioned(gp, inputs, data, AdditiveEngine(solver=solver), _rule(gp, inference, data))
@@ -241,7 +241,7 @@ class AdditiveGP(Parametrised):
         if sources is not None:
             climbing = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
             return self._in_parts(sources, missing, over, True, {**climbing, "deadline": deadline})
-        inputs = as_inputs(X)
+        inputs = as_inputs(X, clocks=())
         gp = self.gp(inputs.dimension)
         check_inputs(gp, inputs)
         data = read_observations(gp.likelihood, y, noise, missing, inputs, extra)

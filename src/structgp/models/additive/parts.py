@@ -21,6 +21,7 @@ from ...engines.additive import basis_of, intervals_for
 from ...engines.additive_splines import SplineMap
 from ...engines.basis import Weights, columns, integrate
 from ...engines.woodbury import Weighed
+from ...inputs.clock import Clocks
 from ...inputs.layouts import Points, as_inputs
 from ...inputs.parts import sizes_of_parts
 from ...inputs.rows import filled, size_for
@@ -59,6 +60,7 @@ class FittedAdditiveParts(OfGP, Result):
     sums: Totals
     weights: Weights
     flat: bool
+    clocks: Clocks = ()  # for each column how its dates are counted
 
     @double_precision
     def predict(self, X: Any, covariance: bool = False) -> Any:
@@ -68,7 +70,7 @@ class FittedAdditiveParts(OfGP, Result):
         """
         if is_lazy(X):
             return lazily_predicted(self, X, len(self.level), self.flat)
-        Xs, T = np.asarray(as_inputs(X, allow_empty=True).points), len(self.level)
+        Xs, T = np.asarray(as_inputs(X, allow_empty=True, clocks=self.clocks or None).points), len(self.level)
         if covariance:
             mean, joint = map(np.asarray, self._look(Xs, True))
             variance = np.diagonal(joint)
@@ -146,7 +148,8 @@ def given_in_parts(
     """An additive process given the sums over all rows, of D columns."""
     evidence, weights = jax.device_get(_given(gp, basis, sums, *looked.observed, D))
     flat, rows = looked.facts[0].data.flat, sum(fact.rows for fact in looked.facts)
-    return FittedAdditiveParts(as_numpy(gp), float(evidence), account, rows, intervals, level, basis, sums, weights, flat)
+    made = as_numpy(gp), float(evidence), account, rows, intervals, level, basis, sums, weights, flat
+    return FittedAdditiveParts(*made, looked.clocks)
 
 
 def _ends(looked: Looked) -> np.ndarray:

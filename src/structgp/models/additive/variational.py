@@ -17,7 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from ...inputs.layouts import as_inputs
+from ..._types import how_many
+from ...inputs.clock import Clocks
+from ...inputs.layouts import as_inputs, clocks_of
+from ...inputs.observations import read_known
 from ...kernels.stationary import HalfIntegerMatern, Matern72
 from ...likelihoods.gaussian import Gaussian
 from ...parameters.tree import fixed
@@ -36,12 +39,13 @@ class FittedAdditiveVB(Result):
     constant: float
     noise: float
     bounds: tuple[float, ...]
+    clocks: Clocks = ()
 
     def predict(self, X: Any) -> Prediction:
         """The belief about f: means and variances of the terms, added."""
-        columns = np.asarray(as_inputs(X).points).T
+        columns = np.asarray(as_inputs(X, clocks=self.clocks or None).points).T
         if len(columns) != len(self.terms):
-            raise ValueError(f"X has {len(columns)} columns, but the model was given {len(self.terms)}")
+            raise ValueError(f"X has {how_many(len(columns), 'column')}, but the model was given {len(self.terms)}")
         parts = [term.predict(column) for term, column in zip(self.terms, columns, strict=True)]
         mean = sum((part.mean for part in parts), np.full(columns.shape[1], self.constant))
         return Prediction(mean, sum((part.variance for part in parts), np.zeros(len(mean))), Gaussian(self.noise))
@@ -59,8 +63,9 @@ class AdditiveVB:
 
     def fit(self, X: Any, y: Any) -> FittedAdditiveVB:
         """Sweep over the terms until the bound rises no more."""
-        columns = np.asarray(as_inputs(X).points).T
-        target = np.asarray(y, dtype=float)
+        inputs = as_inputs(X, clocks=())
+        columns = np.asarray(inputs.points).T
+        target = read_known(Gaussian(), y, inputs)
         constant, spread = float(target.mean()), float(target.var()) or 1.0
         state = _State(target - constant, len(columns), spread / 4 if self.noise is None else self.noise)
         kernels: list[Any] = [self._start(column, spread / len(columns)) for column in columns]
@@ -72,7 +77,8 @@ class AdditiveVB:
             state.bounds.append(state.bound())
             if len(state.bounds) > 1 and state.bounds[-1] - state.bounds[-2] < self.tolerance:
                 break
-        return FittedAdditiveVB(tuple(state.terms), constant, float(state.noise), tuple(state.bounds))  # type: ignore[arg-type]
+        bounds, clocks = tuple(state.bounds), clocks_of(inputs)
+        return FittedAdditiveVB(tuple(state.terms), constant, float(state.noise), bounds, clocks)  # type: ignore[arg-type]
 
     def _start(self, column: np.ndarray, variance: float) -> HalfIntegerMatern:
         if not self.learn:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._types import how_many
 from ...inputs.reading import read_numbers
 from .segments import SegmentModel
 
@@ -22,7 +23,9 @@ def read_series(segments: SegmentModel, y: Any, t: Any = None) -> tuple[np.ndarr
     if not len(values):
         raise ValueError("y is empty: at least one point is needed")
     if np.isinf(values).any():
-        raise ValueError(f"y is infinite in {int(np.isinf(values).sum())} places: drop these values, or make them NaN")
+        raise ValueError(
+            f"y is infinite in {how_many(int(np.isinf(values).sum()), 'place')}: drop these values, or make them NaN"
+        )
     segments.check(values[~np.isnan(values)])
     return values, _times(t, len(values))
 

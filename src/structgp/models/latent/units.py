@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ...inputs.reading import describe_bad, few
+from ...inputs.reading import describe_bad, listed
 
 ROUNDING = 1e-13  # of the largest number of a column: what its spread is made of when the column is constant
 
@@ -28,7 +28,9 @@ class ColumnUnits:
         seen = np.isfinite(Y)
         empty = np.flatnonzero(~seen.any(axis=0))
         if len(empty):
-            raise ValueError(f"columns {few(empty)} hold no number at all: leave them out")
+            raise ValueError(
+                f"no number at all is in {listed('column', empty)}: leave {'it' if len(empty) == 1 else 'them'} out"
+            )
         largest = np.max(np.abs(np.where(seen, Y, 0.0)), axis=0)
         level, spread = np.nanmean(Y, axis=0), np.nanstd(Y, axis=0)
         used = spread > ROUNDING * largest
@@ -59,8 +61,8 @@ def checked(Y: np.ndarray) -> None:
     if np.isinf(Y).any():
         rows = np.unique(np.nonzero(np.isinf(Y))[0])
         raise ValueError(
-            f"X has {describe_bad(np.where(np.isnan(Y), 0.0, Y))} (rows {few(rows)}): NaN says that a cell is missing"
+            f"X has {describe_bad(np.where(np.isnan(Y), 0.0, Y))} ({listed('row', rows)}): NaN says that a cell is missing"
         )
     empty = np.flatnonzero(np.isnan(Y).all(axis=1))
     if len(empty):
-        raise ValueError(f"X has rows of NaN alone (rows {few(empty)}), which say nothing: drop them")
+        raise ValueError(f"X has rows of NaN alone ({listed('row', empty)}), which say nothing: drop them")

@@ -19,7 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._types import Numbers, Seed, double_precision, generator
-from ...inputs.layouts import as_inputs
+from ...inputs.clock import Clocks
+from ...inputs.layouts import as_inputs, clocks_of
+from ...inputs.observations import read_known
 from ...kernels.stationary import Matern
 from ...learn.climb import climb
 from ...learn.objective import Objective
@@ -76,10 +78,11 @@ class FittedGreedy(Result):
     directions: tuple[np.ndarray, ...]
     stages: tuple[Fitted, ...]
     errors: tuple[float, ...]
+    clocks: Clocks = ()
 
     def predict(self, X: Any) -> Prediction:
         """The means of all stages added; the variance is that of the last stage."""
-        Z = self.units.inputs(np.asarray(as_inputs(X).points))
+        Z = self.units.inputs(np.asarray(as_inputs(X, clocks=self.clocks or None).points))
         parts = [stage.predict(Z @ u) for u, stage in zip(self.directions, self.stages, strict=True)]
         mean, scale = np.sum([part.mean for part in parts], axis=0), self.units.y_scale
         noise = Gaussian(scale**2 * float(self.stages[-1].likelihood.noise))
@@ -98,8 +101,8 @@ class GreedyProjectionPursuit:
     @double_precision
     def fit(self, X: Any, y: Any, *, seed: Seed = 0) -> FittedGreedy:
         """Add stages until they no longer help on the rows that were held out."""
-        points, rng = np.asarray(as_inputs(X).points), generator(seed)
-        y = np.asarray(y, dtype=float)
+        inputs, rng = as_inputs(X, clocks=()), generator(seed)
+        points, y = np.asarray(inputs.points), read_known(Gaussian(), y, inputs)
         units = Units.of(points, y)
         Z, z = units.inputs(points), (y - units.y_center) / units.y_scale
         rows = rng.permutation(len(z))
@@ -121,7 +124,7 @@ class GreedyProjectionPursuit:
             directions.append(u)
             stages.append(fitted)
             errors.append(error)
-        return FittedGreedy(units, tuple(directions), tuple(stages), tuple(errors))
+        return FittedGreedy(units, tuple(directions), tuple(stages), tuple(errors), clocks_of(inputs))
 
     def _stage(self, X: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> Stage:
         """The best direction from linear regression and from some random starts."""
@@ -153,8 +156,9 @@ class ProjectionPursuitMCMC:
     def sample(self, X: Any, y: Any, new: Any, seed: Seed = 0) -> SampledAdditive:
         """Draws from the posterior of f at `new` places, given data and the directions."""
         rng = generator(seed)
-        points, places = (np.asarray(as_inputs(table).points) for table in (X, new))
-        y = np.asarray(y, dtype=float)
+        inputs = as_inputs(X, clocks=())
+        y = read_known(Gaussian(), y, inputs)
+        points, places = np.asarray(inputs.points), np.asarray(as_inputs(new, clocks=clocks_of(inputs)).points)
         some = rng.permutation(len(y))[:DENSE]
         fitted = ProjectionPursuitGP(self.projections, most=10).fit(points[some], y[some], seed=rng)
         U = fitted.directions.T

@@ -16,10 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._types import Seed, double_precision, generator
+from ..._types import Seed, double_precision, generator, how_many
 from ...crew import is_lazy
 from ...engines.additive import MOST_FEATURES, intervals_for
-from ...inputs.layouts import as_inputs
+from ...inputs.clock import Clocks
+from ...inputs.layouts import as_inputs, clocks_of
 from ...inputs.observations import read_observations
 from ...inputs.parts import sources_of
 from ...kernels.algebra import Kernel, Sum
@@ -103,6 +104,7 @@ class FittedProjectionPursuit(Result):
     log_evidence: float
     learning: Learning
     seconds: float
+    clocks: Clocks = ()  # for each column of X how its dates are counted
 
     @property
     def directions(self) -> np.ndarray:
@@ -153,14 +155,15 @@ class FittedProjectionPursuit(Result):
         places = as_inputs(Z)
         z = self.units.target(read_observations(Gaussian(), y, None, "error", places).y[:, 0])
         with lapack_threads(1):
-            return _made(self.model, self.units, Z, z, self.table, self.learning, began)
+            given = _made(self.model, self.units, Z, z, self.table, self.learning, began)
+        return dataclasses.replace(given, clocks=self.clocks)
 
     def _standard(self, X: Any) -> np.ndarray:
         """New places in the units of the model."""
-        new = as_inputs(X, allow_empty=True)
+        new = as_inputs(X, allow_empty=True, clocks=self.clocks or (None,) * len(self.units.center))
         if new.dimension != len(self.units.center):
             raise ValueError(
-                f"X has {new.dimension} columns, but the model was given {len(self.units.center)}: "
+                f"X has {how_many(new.dimension, 'column')}, but the model was given {len(self.units.center)}: "
                 "pass the same inputs in the same order"
             )
         return self.units.inputs(np.asarray(new.points))
@@ -217,7 +220,7 @@ class ProjectionPursuitGP:
 
             return fit_in_parts(self, sources, over, generator(seed), max_evaluations, progress)
         began = time.perf_counter()
-        inputs = as_inputs(X)
+        inputs = as_inputs(X, clocks=())
         points = np.asarray(inputs.points)
         data = read_observations(Gaussian(), y, None, "error", inputs)
         if data.y.shape[1] != 1:
@@ -226,7 +229,8 @@ class ProjectionPursuitGP:
         Z, z = units.inputs(points), units.target(data.y[:, 0])
         with lapack_threads(1):
             model, learning, table = self.search(Z, z, generator(seed), max_evaluations, progress, self.seconds)
-            return _made(as_numpy(model), units, Z, z, table, learning, began)
+            fitted = _made(as_numpy(model), units, Z, z, table, learning, began)
+        return dataclasses.replace(fitted, clocks=clocks_of(inputs))
 
     def search(
         self, Z: np.ndarray, z: np.ndarray, rng: np.random.Generator, evaluations: int, progress: bool | None, seconds: float

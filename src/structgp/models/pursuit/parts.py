@@ -80,9 +80,9 @@ def fit_in_parts(
         level = np.zeros(1)
         basis, sums = sums_in_parts(gp, telling, lines, looked, intervals, level)
         additive = given_in_parts(gp, looked, Z.shape[1], intervals, level, basis, sums, None)
-    flat = dataclasses.replace(additive, flat=True)
+    flat = dataclasses.replace(additive, flat=True, clocks=())  # it is given projections
     seconds = time.perf_counter() - began
-    return FittedProjectionPursuit(model, units, flat, as_numpy(spread), table, value, learning, seconds)
+    return FittedProjectionPursuit(model, units, flat, as_numpy(spread), table, value, learning, seconds, looked.clocks)
 
 
 def units_of_parts(looked: Looked) -> Units:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..._types import how_many
 from ...inputs.reading import few
 from ..model import TableModel
 from .effects import effects_of
@@ -42,7 +43,7 @@ def _found(model: TableModel) -> str:
         more = f", then {few([f'{one.name} ({moves(one)})' for one in others])}" if others else ""
         unit = "" if effects[0].label else f" {scale_of(model)}"
         nothing = sum(not effect.firm for effect in effects_of(model))
-        rest = f" Of {nothing} other column{'s' if nothing > 1 else ''} no effect is sure." if nothing else ""
+        rest = f" Of {how_many(nothing, 'other column')} no effect is sure." if nothing else ""
         return f"What matters most for {model.target} is {first.name}, which moves it by {moves(first)}{unit}{more}.{rest}"
     told = [part for part in parts_of(model) if part.name.removeprefix("another ").startswith(ABOUT)]
     return f"In {model.target} there is {few([_in_words(part) for part in told])}." if told and found_terms(model) else ""
