@@ -68,10 +68,6 @@ CASES = {
         lambda: GP.condition(pd.DataFrame({"a": Y3, "b": np.array([1, "x", 2.0], dtype=object)}), Y3),
         "X must be numeric, but row 1 of column 'b' holds 'x': encode text as numbers, or leave the column out",
     ),
-    "dates in a grid": (
-        lambda: sg.Grid(np.array(["2024-01-01", "2024-01-02"], dtype="M8[D]")),
-        r"axis 0 of the grid holds dates or durations: convert them to numbers first.*np.timedelta64\(1, 'D'\)",
-    ),
     "durations": (
         lambda: GP.condition(np.arange(3).astype("m8[D]"), Y3),
         r"X holds dates or durations.*\(X - X.min\(\)\) / np.timedelta64\(1, 'D'\)",

@@ -14,10 +14,10 @@ from structgp.models.judge import Tried, best
 from structgp.posterior import Prediction
 from structgp.tables.automatic import candidates, fit_table, noise, prepare
 from structgp.tables.automatic.candidates import candidates_for, swells
-from structgp.tables.automatic.compare import Attempt, _best, compare, hold_out
+from structgp.tables.automatic.compare import Attempt, _best, _must_average, compare, hold_out
 from structgp.tables.automatic.problem import Problem, naive_forecast, seasons_of, task_of
 from structgp.tables.automatic.scores import evaluate, left_out, pit_histogram
-from structgp.tables.automatic.timing import Timing
+from structgp.tables.automatic.timing import WRITING, Timing
 from structgp.tables.model import Trial
 
 DAYS = 40
@@ -244,6 +244,38 @@ def test_little_time_is_given_to_what_is_soon_compiled():
     names = lambda seconds: [one.name for one in Timing(Deadline(seconds, lambda: 0.0)).in_order(choices)]
     assert names(30.0) == ["b", "a"]
     assert names(300.0) == ["a", "b"]
+
+
+def test_time_for_an_average_that_must_be_is_kept_before_anything_else_is_tried():
+    choices = [candidate(name, 0.01)._replace(compiling=seconds, seconds=seconds) for name, seconds in [("a", 4), ("b", 14)]]
+    now = [0.0]
+    timing = Timing(Deadline(300.0, lambda: now[0]))
+    names = lambda timing: [one.name for one in timing.in_order(choices, choices[1:])]
+    assert names(timing) == ["b", "a"]
+    assert names(Timing(NEVER)) == ["a", "b"]
+    watches = [timing.watch(one, one is choices[1]) for one in choices]
+    for now[0] in (20.0, 20.5, 21.0, 21.5):
+        for watch in watches:
+            watch.tick()
+    before = timing.left()  # while it learns, time is not taken from learning for what comes after it
+    for watch in watches:
+        watch.end()
+    assert watches[1].following == watches[1].averaging > watches[0].following
+    assert timing.left() < before
+    assert timing.left() == pytest.approx(300 - 21.5 - timing.pace() * WRITING - watches[1].averaging)
+
+
+@pytest.mark.averaged
+def test_few_rows_for_their_columns_must_be_averaged_over():
+    X, t = np.random.default_rng(0).standard_normal((50, 30)), np.arange(50.0)[:, None]
+    table = Problem(X, X[:, 0], "regression", "table", (), 0)
+    must = lambda problem, parameters="auto": [
+        one.name for one in candidates_for(problem, None, "auto", 60.0) if _must_average(one, problem, parameters)
+    ]
+    assert must(table) == ["one function of all columns"]
+    assert must(table, "best") == []
+    assert must(Problem(np.tile(X[:, :4], (4, 1)), np.tile(X[:, 0], 4), "regression", "table", (), 0)) == []
+    assert must(Problem(t, np.sin(t[:, 0]), "regression", "curve", (), 0)) == []
 
 
 @pytest.mark.full

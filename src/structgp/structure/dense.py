@@ -80,7 +80,7 @@ def _places(X: Any, Z: Any) -> tuple[Points, Others]:
         X, Z = read.points, as_inputs(Z, "Z", allow_empty=True, clocks=clocks_of(read)).points
     X, Z = (places[:, None] if places.ndim == 1 else places for places in (X, Z))
     if X.shape[1] != Z.shape[1]:
-        raise ValueError(f"X has {how_many(X.shape[1], 'column')}, but Z has {Z.shape[1]}: a kernel looks at places of one kind")
+        raise ValueError(f"X has {how_many(X.shape[1], 'column')}, but Z has {Z.shape[1]}: give places of one kind")
     return X, Z
 
 

@@ -21,16 +21,16 @@ import numpy as np
 from ...learn.clock import OUT_OF_TIME, Deadline
 from ...learn.peak import choose as averaging
 from ...models import judge
-from ...models.candidates import Candidate
+from ...models.candidates import OTHERS, Candidate
 from ...models.judge import log_probabilities
 from ...parameters.tree import free_vector
 from ...process.mixture import FittedMixture
 from ..model import TABLES, Evaluation, Trial
-from .candidates import as_shape, swells
+from .candidates import FEW_PER_COLUMN, as_shape, swells
 from .noise import left_by, noise_asked
 from .problem import Problem
 from .scores import evaluate, left_out
-from .timing import Timing
+from .timing import Timing, Watch
 
 FEW_ROWS = 20  # below this no row can be spared
 ALIKE = 1e-3  # of two candidates that differ by less, the first is taken
@@ -83,9 +83,9 @@ def compare(
     held, kind = hold_out(problem, rng)
     unlearned = held if problem.shape != "grid" else np.zeros_like(held)  # a grid with holes takes long to learn from
     tried: list[Attempt] = []
-    timing = Timing(deadline)
+    timing, averaged = Timing(deadline), [one for one in candidates if _must_average(one, problem, parameters)]
     early = candidates[0] if asked is None and swells(problem) else None
-    for candidate in _then_other_noise(timing.in_order(candidates), tried, problem, asked, early):
+    for candidate in _then_other_noise(timing.in_order(candidates, averaged), tried, problem, asked, early):
         pace = timing.pace()
         left, expected = timing.left(pace * candidate.compiling), pace * candidate.seconds
         if tried and expected > left:
@@ -93,7 +93,8 @@ def compare(
             tried.append(Attempt(Trial(candidate.name, note=note), None, candidate))
             continue
         say(candidate.name, 0, None)
-        tried.append(_try(problem, candidate, unlearned, rng, say, timing))
+        until, watch = timing.learning(), timing.watch(candidate, any(candidate is one for one in averaged))
+        tried.append(_try(problem, candidate, unlearned, rng, say, until, watch))
     tried.sort(key=lambda attempt: [*candidates, attempt.candidate].index(attempt.candidate))  # the simpler first
     ran = [attempt for attempt in tried if attempt.fitted is not None]
     if not ran:
@@ -163,6 +164,13 @@ def _unsure(best: Attempt, problem: Problem) -> bool:
     """Whether so few rows leave the parameters of this model unsure."""
     rows, numbers = len(problem.y), best.candidate.numbers
     return any(averaging("auto", rows, numbers(part)).averaging is not None for part in _parts(best.fitted))
+
+
+def _must_average(candidate: Candidate, problem: Problem, parameters: Any) -> bool:
+    """Whether the best parameters alone would pretend to know what so few rows for their columns leave unsure."""
+    N, D = problem.X.shape
+    few = problem.shape in TABLES and N < FEW_PER_COLUMN * D and candidate.plan is not None and candidate.rows is None
+    return few and averaging(parameters, N, D + OTHERS).averaging is not None
 
 
 def _out_of_time(fitted: Any) -> bool:
@@ -301,9 +309,14 @@ def _some(rows: np.ndarray, most: int | None, problem: Problem, rng: np.random.G
 
 
 def _try(
-    problem: Problem, candidate: Candidate, held: np.ndarray, rng: np.random.Generator, say: Say, timing: Timing
+    problem: Problem,
+    candidate: Candidate,
+    held: np.ndarray,
+    rng: np.random.Generator,
+    say: Say,
+    deadline: Deadline,
+    watch: Watch,
 ) -> Attempt:
-    deadline, watch = timing.learning(), timing.watch(candidate)
     rows = _some(np.flatnonzero(~held), candidate.rows, problem, rng)
 
     def tell(evaluation: int, evidence: float) -> None:

@@ -2,12 +2,15 @@
 
 A fresh process spends most of its time compiling, which nothing interrupts, and which takes longer on a busy machine. What a
 candidate spends beside its evaluations is seen while it is tried: all rows given to it, its predictions and the report need
-about as many programs again, and several times as many where it is averaged over its parameters.
+about as many programs again, and several times as many where it is averaged over its parameters. Where rows are too few for
+their columns the best parameters alone would pretend to know them: what is averaged over there is tried first, and the time for
+its average is kept before anything else is tried.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -28,8 +31,8 @@ FEW_TIMES = 3  # of fewer evaluations the shortest tells how long one takes: oth
 class Watch:
     """Looks on while a candidate learns: how long an evaluation takes, and how long all else did."""
 
-    def __init__(self, candidate: Candidate, deadline: Deadline) -> None:
-        self.candidate, self.clock = candidate, deadline.clock
+    def __init__(self, candidate: Candidate, deadline: Deadline, averaged: bool = False) -> None:
+        self.candidate, self.clock, self.averaged = candidate, deadline.clock, averaged
         self.times = [self.clock()]
         self.ended: float | None = None
 
@@ -56,7 +59,10 @@ class Watch:
 
     @property
     def following(self) -> float:
-        """Seconds that are needed to finish, should this candidate be chosen; its scores come first while it learns."""
+        """Seconds that are needed to finish, should this candidate be chosen; its scores come first while it learns, and then
+        its average is counted where it must have one."""
+        if self.averaged and self.ended is not None:
+            return self.averaging
         return (AFTER + (self.ended is None)) * self.beside + PASSES * self.evaluation
 
     @property
@@ -72,9 +78,9 @@ class Timing:
     deadline: Deadline
     watches: list[Watch] = dataclasses.field(default_factory=list)
 
-    def watch(self, candidate: Candidate) -> Watch:
-        """A candidate begins."""
-        self.watches.append(Watch(candidate, self.deadline))
+    def watch(self, candidate: Candidate, averaged: bool = False) -> Watch:
+        """A candidate begins, whose parameters must be `averaged` over should it be chosen."""
+        self.watches.append(Watch(candidate, self.deadline, averaged))
         return self.watches[-1]
 
     def left(self, for_new: float = 0.0) -> float:
@@ -100,7 +106,11 @@ class Timing:
         known = sum(watch.candidate.compiling for watch in done)
         return float(np.clip(sum(watch.beside for watch in done) / known, FASTEST, SLOWEST)) if known else 1.0
 
-    def in_order(self, candidates: list[Candidate]) -> list[Candidate]:
-        """The candidates as they stand, where there is time for all of them; else those first that are soon compiled."""
+    def in_order(self, candidates: list[Candidate], averaged: Sequence[Candidate] = ()) -> list[Candidate]:
+        """The candidates as they stand, where there is time for all of them; else those first that are soon compiled. Those
+        that must be averaged over come before all others wherever time is limited."""
+        if averaged and np.isfinite(self.deadline.at):
+            others = [one for one in candidates if all(one is not kept for kept in averaged)]
+            return [*averaged, *self.in_order(others)]
         enough = BUSY * sum(candidate.seconds for candidate in candidates) <= self.deadline.left()
         return candidates if enough else sorted(candidates, key=lambda candidate: candidate.compiling)
