@@ -151,10 +151,7 @@ def _columns(infinite: bool = False, **arrays) -> list[np.ndarray]:
 
 
 def _column(name: str, values, infinite: bool) -> np.ndarray:
-    try:
-        column = _seen(values).astype(float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} is not numeric ({error}): pass numbers; labels are scored by error_rate or mnll.") from None
+    column = _numbers(name, values)
     _one_dimensional(name, column)
     bad = np.isnan(column) if infinite else ~np.isfinite(column)
     if np.any(bad):
@@ -170,6 +167,16 @@ def _labels(name: str, values) -> np.ndarray:
     if np.any(bad := labels != labels):  # NaN is the only value unequal to itself, also among objects
         raise ValueError(f"{name} has NaN in {_rows(bad)}: drop these rows from every argument before scoring.")
     return labels
+
+
+def _numbers(name: str, values) -> np.ndarray:
+    try:
+        found = _seen(values)
+        if found.dtype.kind in "biufOUS":
+            return found.astype(float)
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(f"{name} is not numeric: pass numbers; labels are scored by error_rate or mnll.")
 
 
 def _seen(values) -> np.ndarray:
@@ -196,7 +203,7 @@ def _same_length(**arrays: np.ndarray) -> None:
 
 def _probabilities(probability) -> np.ndarray:
     """Class probabilities as (N, C), with rows that sum to 1."""
-    p = _seen(probability).astype(float)
+    p = _numbers("probability", probability)
     if p.ndim not in (1, 2) or (p.ndim == 2 and p.shape[1] < 2):
         raise ValueError(
             f"probability has shape {p.shape}, needed is (N,) for two classes or (N, C) for C: use .ravel() on one column."

@@ -19,6 +19,7 @@ LABELS, COUNTS = (np.median(Y) < Y).astype(float), np.round(3 + 2 * Y)
 GP = sg.GP(sg.Matern52() + sg.Linear(), sg.Gaussian(0.1))
 GIVEN = GP.condition(X, Y)
 EXPECTED = GIVEN.predict(NEW).mean
+COVARIANCE = np.asarray(sg.covariance(GP.kernel, X, X))
 RAW = (
     "not supported between", "object is not", "unsupported operand", "invalid literal", "unpack", "Traced", "jax", "ufunc",
     "out of range", "has no attribute", "could not convert", "cannot be interpreted", "broadcast",
@@ -72,6 +73,7 @@ DOORS = {
     "estimator": lambda dress: (
         sg.GPRegressor(GP.kernel, noise=0.1, mean="zero", learn=False).fit(dress(X), dress(Y)).predict(dress(NEW))
     ),
+    "covariance": lambda dress: EXPECTED + np.sum(np.asarray(sg.covariance(GP.kernel, dress(X))) - COVARIANCE),
     "evidence": lambda dress: GP.log_evidence(dress(X), dress(Y)) + 0 * EXPECTED - GIVEN.log_evidence + EXPECTED,
 }
 
@@ -126,6 +128,11 @@ INTO = {
     "y": lambda spoil: GP.condition(X, spoil(Y)),
     "noise": lambda spoil: GP.condition(X, Y, noise=spoil(np.abs(Y))),
     "weights": lambda spoil: GP.condition(X, Y, weights=spoil(np.abs(Y))),
+    "covariance": lambda spoil: sg.covariance(GP.kernel, spoil(X)),
+    "covariance with": lambda spoil: sg.covariance(GP.kernel, X, spoil(X)),
+    "a score": lambda spoil: sg.metrics.coverage(spoil(Y), Y - 1, Y + 1),
+    "what came of a run": lambda spoil: sg.Optimiser({"a": (0.0, 1.0)}).tell({"a": 0.5}, spoil(Y)),
+    "dates of a grid": lambda spoil: sg.Grid(spoil(Y), [0.0, 1.0]),
     "fit": lambda spoil: GP.fit(spoil(X), Y),
     "predict": lambda spoil: GIVEN.predict(spoil(NEW)),
     "update": lambda spoil: GIVEN.update(spoil(NEW), EXPECTED),
@@ -146,6 +153,8 @@ def test_what_is_spoiled_is_refused(into, how):
     fine |= {("noise", "huge"), ("weights", "huge"), ("counts", "a number"), ("counts", "None at all"), ("predict", "empty")}
     fine |= {("predict", "one row less"), ("classifier", "huge")}
     fine |= {("classifier", "tiny"), ("classifier", "durations"), ("counts", "huge"), ("counts", "tiny")}  # labels, and units
+    fine |= {(name, how) for name in ("covariance", "covariance with") for how in ("tiny", "empty", "one row less")}
+    fine |= {("covariance with", "None at all"), ("a score", "huge"), ("a score", "tiny"), ("dates of a grid", "one row less")}
     assert found is None or (into, how) in fine
 
 
@@ -188,6 +197,7 @@ ARGUMENTS = {
     "path": lambda odd: sg.load(odd),
     "tie": lambda odd: GP.tie(odd, odd),
     "degree": lambda odd: sg.Polynomial(degree=odd),
+    "a kernel to look at": lambda odd: sg.covariance(odd, X),
     "normalize_y": lambda odd: sg.GPRegressor(GP.kernel, learn=False, normalize_y=odd).fit(X, Y),
 }
 FINE = {  # what an odd value may mean
@@ -204,6 +214,7 @@ FINE = {  # what an odd value may mean
                "an array"}, "a prior": {"None"},
     "order": {"half", "two and a half", "far too many"}, "approximate": {"None"}, "inference": {"None"},
     "along": {"zero", "true"}, "degree": {"far too many"}, "normalize_y": {"zero", "true"},
+    "a kernel to look at": {"a kernel"},
 }  # fmt: skip
 
 

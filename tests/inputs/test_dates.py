@@ -111,6 +111,58 @@ def test_estimators_count_dates(read):
         sg.GPRegressor(learn=False).fit(NUMBERS[:, None], Y).predict(read(LATER))
 
 
+TABLE = pd.DataFrame({"when": DATES, "a": np.cos(NUMBERS)})
+COUNTED = np.column_stack([NUMBERS, np.cos(NUMBERS)])
+MODELS = {
+    "additive": lambda X: sg.AdditiveGP().fit(X, Y, max_evaluations=2),
+    "additive by columns": lambda X: sg.AdditiveVB(sweeps=1).fit(X, Y),
+    "projections": lambda X: sg.ProjectionPursuitGP(1, sines=3).fit(X, Y, max_evaluations=2),
+    "one projection after the other": lambda X: sg.GreedyProjectionPursuit(1, starts=0, max_evaluations=2).fit(X, Y),
+    "additive labels": lambda X: sg.AdditiveLabels().fit(X, Y > 0, max_evaluations=2),
+    "outputs": lambda X: sg.MultiOutputGP(restarts=0, max_evaluations=2, parameters="best").fit(X, np.column_stack([Y, Y**2])),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == "additive" else pytest.param(name, marks=pytest.mark.full) for name in MODELS]
+)
+def test_models_of_tables_count_dates(name, tmp_path):
+    mean = lambda fitted, X: getattr(fitted.predict(X), "mean", fitted.predict(X)) if name != "outputs" else fitted.predict(X)
+    fitted, counted = MODELS[name](TABLE), MODELS[name](COUNTED)
+    np.testing.assert_array_equal(mean(fitted, TABLE[:5]), mean(counted, COUNTED[:5]))
+    fitted.save(tmp_path / "model")
+    np.testing.assert_array_equal(mean(sg.load(tmp_path / "model"), TABLE[:5]), mean(fitted, TABLE[:5]))
+    with pytest.raises(ValueError, match="X holds dates where the model was given numbers: pass numbers, or fit it to dates"):
+        counted.predict(TABLE)
+
+
+@pytest.mark.full
+def test_rows_are_laid_out_with_their_dates():
+    found, expected = (sg.GPLVM(1, max_evaluations=2).fit_transform(X) for X in (TABLE, COUNTED))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_streams_go_on_in_dates():
+    chain = sg.GP(sg.Matern32(3.0), sg.Gaussian(0.01))
+    stream = chain.stream().update(DATES[:20], Y[:20]).update(DATES[20], Y[20])
+    expected = chain.stream().update(NUMBERS[:20], Y[:20]).update(NUMBERS[20], Y[20]).predict(NUMBERS[21:])
+    np.testing.assert_array_equal(stream.predict(DATES[21:]).mean, expected.mean)
+    assert repr(stream).endswith("21 observations until 2024-04-08T06)")
+    with pytest.raises(ValueError, match="2024-03-29T06 is before its last time 2024-04-08T06; condition a GP"):
+        stream.predict(DATES[:1])
+    later = chain.condition(DATES[:20], Y[:20]).stream().update(DATES[20], Y[20])
+    np.testing.assert_allclose(later.predict(DATES[21:]).mean, expected.mean, atol=1e-9)
+
+
+def test_axes_of_a_grid_may_be_dates():
+    grid, numbers = sg.Grid(DATES, [0.0, 1.0]), sg.Grid(NUMBERS, [0.0, 1.0])
+    np.testing.assert_array_equal(grid.points, numbers.points)
+    assert repr(grid.clocks) == "(days since 2024-03-29, None)"
+    rows = pd.DataFrame({"when": np.repeat(DATES, 2), "a": np.tile([0.0, 1.0], 24)})
+    assert sg.Grid.from_points(rows).clocks[0].origin == grid.clocks[0].origin
+    assert sg.bin_to_grid(DATES, Y, 4).grid.clocks[0].origin == grid.clocks[0].origin
+
+
 REFUSED = {
     "dates after numbers": (lambda: GP.condition(NUMBERS, Y).predict(LATER), "X holds dates where the model was given numbers"),
     "no zone after one": (

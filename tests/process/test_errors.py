@@ -352,13 +352,38 @@ def test_an_inference_that_stops_names_another():
     nothing = np.zeros(0)
     for method, other in (("variational", "laplace"), ("laplace", "variational"), ("ep", "variational")):
         stopped = Inferred(method, False, "stopped", 3, 1.0, *([nothing] * 4))
-        assert stopped.advice.endswith(f"evidence of this model means nothing; try other parameters, or inference={other!r}")
+        said = stopped.advice(sg.StudentT())
+        assert said.endswith(f"evidence of this model means nothing; try other parameters, or inference={other!r}")
+        assert "inference=" not in stopped.advice(sg.Twinned())  # whose variational bound ends far from the truth
+        assert stopped.advice(sg.Twinned()).endswith("a longer lengthscale of the gate, or a likelihood that has none")
 
 
 def test_a_pipe_is_no_model(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ValueError, match="is a pipe, a socket or a device: copy its content to a file, and load that"):
         sg.load(tmp_path / "pipe")
+
+
+def test_what_is_masked_was_not_seen_by_scores_either():
+    """A score has no value where y has none, and a run that came to nothing is not learned from."""
+    gone = np.arange(24) == 3
+    under = np.ma.array(np.where(gone, 1e9, Y), mask=gone)
+    told = GP.condition(X, Y).predict(X)
+    for score in (told.log_prob, told.cumulative):
+        np.testing.assert_array_equal(score(under), np.where(gone, np.nan, score(Y)))
+    with pytest.raises(ValueError, match="must be a finite number, got a masked value: say tell"):
+        sg.Optimiser({"a": (0.0, 1.0)}).tell({"a": 0.5}, np.ma.array(3.0, mask=True))
+    with pytest.raises(ValueError, match=r"y is masked in 1 place \(row 3\): drop these rows"):
+        sg.AdditiveVB().fit(X, under)
+    with pytest.raises(ValueError, match=r"series 1: y has 1 NaN \(row 1\)"):
+        GP.fit_series(X[:, 0], under, by=np.arange(24) % 2)
+    with pytest.raises(ValueError, match=r"X has 1 missing date \(row 3\)"):
+        GP.condition(np.ma.array(np.datetime64("2024-01-01") + np.arange(24), mask=gone), Y)
+
+
+def test_classes_have_no_order_to_be_below():
+    with pytest.raises(ValueError, match="classes without an order are none below another: ask for their probability"):
+        sg.Categorical(2).predictive_cumulative(1.0, np.zeros((1, 2)), np.ones((1, 2)))
 
 
 def test_what_is_masked_may_be_inferred():

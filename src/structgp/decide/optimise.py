@@ -410,10 +410,12 @@ def _limits(name: str, pair: Any) -> tuple[float, float]:
 
 def _finite(value: Any, what: str, otherwise: str) -> float:
     try:
-        number = float(np.asarray(unmasked(value)).reshape(()))
+        found = np.asarray(unmasked(value)).reshape(())
+        number = math.nan if found.dtype.kind in "mMc" else float(found)
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        got = "a masked value" if isinstance(value, np.ma.MaskedArray) else repr(value)
+        shown = str(value) if isinstance(value, np.ndarray) else repr(value)
+        got = "a masked value" if isinstance(value, np.ma.MaskedArray) else " ".join(shown.split())[:60]
         raise ValueError(f"{what} must be a finite number, got {got}: say {otherwise}")
     return number

@@ -266,11 +266,13 @@ class Inferred:
         how = method, converged(found), STATUS[status], int(found.calls), float(found.residual)
         return cls(*how, w, h, mean, variance, spread if full else None)
 
-    @property
-    def advice(self) -> str:
-        """What to do when it did not converge: another way than the one that was taken."""
+    def advice(self, likelihood: Likelihood) -> str:
+        """What to do when it did not converge: another way than the one that was taken, where that leads anywhere."""
         other = "laplace" if self.method == "variational" else "variational"
-        return f"{self}: the evidence of this model means nothing; try other parameters, or inference={other!r}"
+        remedy = f"try other parameters, or inference={other!r}"
+        if likelihood.gates:  # whose variational bound ends far from the truth
+            remedy = "try wider noise or a longer lengthscale of the gate, or a likelihood that has none"
+        return f"{self}: the evidence of this model means nothing; {remedy}"
 
     def __str__(self) -> str:
         return f"{self.method}, {self.message} after {self.calls} calls (residual {self.residual:.1e})"

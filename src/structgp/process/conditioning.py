@@ -25,6 +25,7 @@ from ..inputs.layouts import Grid, Inputs
 from ..inputs.observations import Data
 from ..inputs.rows import filled, in_bucket, size_for, unseen_beyond
 from ..kernels.independent import kernels_of
+from ..likelihoods.base import Likelihood
 from ..linalg.dense.cholesky import lapack_threads, whitened_by
 from ..parameters.tree import free_vector, with_free
 from ..posterior import Conditional, Model
@@ -230,12 +231,12 @@ def condition(
             inferred = None
         else:
             found = _search(model, inputs, data, engine, rule, start) if found is None else found
-            inferred = _said(Inferred.of(rule.name, found, count))
+            inferred = _said(Inferred.of(rule.name, found, count), model.likelihood)
             sites = found.w, found.h, found.log_evidence
             posterior = jax.block_until_ready(given_sites(model, inputs, *sites, engine, rule.signed(model.likelihood)))
     if not np.isfinite(posterior.log_evidence):
         astray = inferred is not None and not inferred.converged and model.likelihood.latents > 1
-        raise ValueError(inferred.advice if astray else why_not_positive(model, inputs, data))  # type: ignore[union-attr]
+        raise ValueError(inferred.advice(model.likelihood) if astray else why_not_positive(model, inputs, data))  # type: ignore[union-attr]
     return Conditioned(posterior, plan.run_by(engine, _accuracy(posterior, data)), inferred)
 
 
@@ -324,7 +325,7 @@ def _search(model: Model, inputs: Inputs, data: Data, engine: Engine, rule: Infe
     return found if other is None else likeliest([found, find_sites(model, inputs, data, engine, rule, other, TOLERANCE)])
 
 
-def _said(inferred: Inferred) -> Inferred:
+def _said(inferred: Inferred, likelihood: Likelihood) -> Inferred:
     if not inferred.converged:
-        warnings.warn(inferred.advice, RuntimeWarning, stacklevel=5)
+        warnings.warn(inferred.advice(likelihood), RuntimeWarning, stacklevel=5)
     return inferred

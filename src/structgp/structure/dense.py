@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 
 from .._types import double_precision, how_many
 from ..inputs.layouts import Inputs, as_inputs, clocks_of
+from ..inputs.reading import HUGE
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
 from ..kernels.filters import FIR, Filters
@@ -85,8 +86,10 @@ def _places(X: Any, Z: Any) -> tuple[Points, Others]:
 
 
 def _is_table(X: Any) -> bool:
-    plain = type(X) is np.ndarray or isinstance(X, jax.Array)
-    return plain and X.ndim in (1, 2) and X.dtype.kind == "f"
+    if not (type(X) is np.ndarray or isinstance(X, jax.Array)) or X.dtype not in (np.float64, np.float32):
+        return False
+    held = isinstance(X, jax.Array) or not X.size or np.max(np.abs(X)) < HUGE  # which is not so of NaN
+    return bool(held) and X.ndim in (1, 2)
 
 
 covariance: Any = double_precision(_of_rows)  # also a caller's own arrays keep their precision
