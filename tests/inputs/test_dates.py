@@ -147,8 +147,8 @@ def test_streams_go_on_in_dates():
     stream = chain.stream().update(DATES[:20], Y[:20]).update(DATES[20], Y[20])
     expected = chain.stream().update(NUMBERS[:20], Y[:20]).update(NUMBERS[20], Y[20]).predict(NUMBERS[21:])
     np.testing.assert_array_equal(stream.predict(DATES[21:]).mean, expected.mean)
-    assert repr(stream).endswith("21 observations until 2024-04-08T06)")
-    with pytest.raises(ValueError, match="2024-03-29T06 is before its last time 2024-04-08T06; condition a GP"):
+    assert repr(stream).endswith("21 observations until 2024-04-08T06:00)")
+    with pytest.raises(ValueError, match="2024-03-29T06:00 is before its last time 2024-04-08T06:00; condition a GP"):
         stream.predict(DATES[:1])
     later = chain.condition(DATES[:20], Y[:20]).stream().update(DATES[20], Y[20])
     np.testing.assert_allclose(later.predict(DATES[21:]).mean, expected.mean, atol=1e-9)
@@ -181,7 +181,7 @@ REFUSED = {
         lambda: GP.condition(np.where(np.arange(24) == 3, np.datetime64("NaT", "us"), DATES), Y),
         r"X has 1 missing date \(row 3\): inputs must be known; drop these rows",
     ),
-    "a stream": (lambda: GP.condition(DATES, Y).stream().update(LATER[-1], 1.0), "t holds dates or durations: convert them"),
+    "a stream of numbers": (lambda: GP.condition(NUMBERS, Y).stream().update(LATER[-1], 1.0), "t holds dates where the model"),
 }
 
 
