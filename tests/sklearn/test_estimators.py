@@ -302,7 +302,7 @@ def test_a_class_for_a_kernel():
         (X, np.where(np.arange(len(y)) == 4, np.inf, y), r"y has 1 infinity \(row 4\): drop these rows"),
         (X, np.where(np.arange(len(y)) == 4, np.nan, Y.T).T, r"y has 2 NaN \(row 4\): drop these rows"),
         (X, np.zeros((len(y), 2, 2)), r"y must have one value \(or one row of targets\) for each of the 24 rows"),
-        (np.where(X > 1.9, np.nan, X), y, r"X has \d+ NaN \(rows .*; columns .*\): inputs must be known"),
+        (np.where(X > 1.9, np.nan, X), y, r"X has \d+ NaN \(rows .*; columns? .*\): inputs must be known"),
         (X, y[:-1], r"Found input variables with inconsistent numbers of samples: \[24, 23\]"),
         (X, None, "requires y to be passed, but the target y is None"),
         (X, ["a"] * len(X), "y must be numeric, but row 0 holds 'a'"),
