@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.machine import machine, one_line
 
-SITUATIONS = ("easy", "low noise", "smooth", "holes", "unequal noise", "non-Gaussian")
+SITUATIONS = ("easy", "low noise", "smooth", "few holes", "holes", "unequal noise", "non-Gaussian")
 OPERATIONS = (
     "learn",
     "evaluate",
@@ -85,8 +85,9 @@ def observed(X: np.ndarray, situation: str) -> tuple[np.ndarray, dict[str, Any]]
     if situation == "non-Gaussian":
         return rng.random(len(f)) < 1 / (1 + np.exp(-3 * f)), {}
     y = f + math.sqrt(1e-4 if situation == "low noise" else 0.1) * rng.standard_normal(len(f))
-    if situation == "holes":
-        return np.where(rng.random(len(f)) < 0.2, np.nan, y), {"missing": "infer"}
+    if situation in ("few holes", "holes"):
+        gone = rng.random(len(f)) < (10 / len(f) if situation == "few holes" else 0.2)
+        return np.where(gone, np.nan, y), {"missing": "infer"}
     return y, {"noise": rng.uniform(0.0, 0.3, len(f))} if situation == "unequal noise" else {}
 
 
@@ -233,7 +234,7 @@ FAMILIES = {
     "Chains": Family(space_time, "space-time", "SpaceTimeChains", (1000, 10_000, 40_000), ALIKE),
     "JointChain": Family(space_time, "space-time", "JointChain", (500, 2000, 5000), GAPS),
     "Lines": Family(long_lines, "toeplitz-grid", "ToeplitzLines", (2000, 10_000, 50_000), ALIKE),
-    "Toeplitz": Family(smooth_series, "toeplitz", "FourierToeplitz", (1000, 5000, 20_000), ALIKE),
+    "Toeplitz": Family(smooth_series, "toeplitz", "FourierToeplitz", (1000, 5000, 20_000), (*ALIKE, "few holes")),
     "Fourier": Family(smooth_series, "toeplitz", "FourierHoles", (4500, 10_000, 30_000), GAPS),
     "Woodbury": Family(polynomials, "features", "Woodbury", (1000, 10_000, 100_000)),
     "Neighbours": Family(on_points, "neighbours", "NeighbourEngine", (1000, 10_000, 50_000), (*ALIKE, *GAPS)),

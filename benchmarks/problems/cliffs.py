@@ -43,6 +43,25 @@ SERIES = problem(
 )
 
 
+def ten_missing(N: int) -> Series:
+    """The same half-hours, ten of them without a value."""
+    data = half_hours(N)
+    gone = np.random.default_rng(1).choice(N, 10, replace=False)
+    return data._replace(y=np.where(np.isin(np.arange(N), gone), np.nan, data.y))
+
+
+GAPS = problem(
+    name="series-gaps",
+    about="the same with ten values missing, which are to be inferred",
+    make=ten_missing,
+    sizes=(3360, 17_520),
+    quick=(480,),
+    score=off_truth,
+    repeat=1,
+    calls=1,
+)
+
+
 def forecast(data: Series, structure: str, seconds: float | None = None) -> Run:
     import time
 
@@ -54,7 +73,7 @@ def forecast(data: Series, structure: str, seconds: float | None = None) -> Run:
 
     def call() -> Result:
         start = time.perf_counter()
-        fitted = gp.fit(data.t, data.y, structure=structure, seconds=seconds)
+        fitted = gp.fit(data.t, data.y, missing="infer", structure=structure, seconds=seconds)
         learned = time.perf_counter()
         mean = fitted.predict(data.later).mean
         return {
@@ -67,11 +86,13 @@ def forecast(data: Series, structure: str, seconds: float | None = None) -> Run:
     return Run(call)
 
 
+@GAPS.method("structgp")
 @SERIES.method("structgp")
 def by_transforms(data: Series) -> Run:
     return forecast(data, "auto")
 
 
+@GAPS.method("structgp-dense")
 @SERIES.method("structgp-dense")
 def by_matrix(data: Series) -> Run:
     return forecast(data, "dense", seconds=120)

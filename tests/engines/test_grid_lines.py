@@ -112,7 +112,7 @@ def test_a_long_series_with_many_waves_reports_its_error(monkeypatch, tmp_path):
     ours.save(tmp_path / "gaps.structgp")
     np.testing.assert_array_equal(sg.load(tmp_path / "gaps.structgp").predict(XS).mean, ours.predict(XS).mean)
     with pytest.raises(ValueError, match="approximate='state-space' takes such series"):
-        sg.GP(ENDLESS, sg.Gaussian(0.1)).condition(TIMES, GAPPED, missing="infer", structure="toeplitz")
+        sg.GP(ENDLESS, sg.Gaussian(0.1)).condition(TIMES, GAPPED, noise=NOISE, missing="infer", structure="toeplitz")
     with pytest.raises(ValueError, match="a filter goes along these, which structure='markov' asks for"):
         sg.GP(sg.Matern32(), sg.Gaussian(0.1)).condition(TIMES, GAPPED, missing="infer", structure="toeplitz")
 

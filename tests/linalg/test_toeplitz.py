@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
+import zoo
 from structgp.linalg.grids import lines, toeplitz, two_levels, whitened_line
 
 N = 60
@@ -41,7 +42,7 @@ def test_products_solutions_and_the_diagonal_of_the_inverse():
 def test_log_determinant_by_limit_or_recursion(scale):
     """Short correlations meet the limit; where they are as long as the series, the recursion takes over."""
     k = lags(scale, toeplitz.lags_needed(N))
-    first, value, error = toeplitz.inverse(k, jnp.asarray(0.1), N)
+    first, value, error, _ = toeplitz.inverse(k, jnp.asarray(0.1), N)
     good = bool(toeplitz._by_limit(k, jnp.asarray(0.1), N)[2])
     assert good == (scale < 10)
     assert error < 1e-7
@@ -57,6 +58,52 @@ def test_rounding_of_the_symbol_is_no_reason_for_the_recursion():
     assert good
     C = scipy.linalg.toeplitz(k[:count]) + noise * np.eye(count)
     assert abs(log_det - np.linalg.slogdet(C)[1]) < error < count * toeplitz.NEGATIVE
+
+
+PLACES = {  # without a value; of three of them the number is the same, which is the same program
+    "one": [17],
+    "scattered": [3, 11, 12, 30, 41, 58],
+    "a run": [20, 21, 22, 23, 24, 25],
+    "the ends": [0, 1, 2, 57, 58, 59],
+    "all but a few": np.setdiff1d(np.arange(N), [2, 19, 20, 44]),
+}
+
+
+@jax.jit
+def without(k, noise, T, places, weights):
+    """The inverse, solutions, and the derivatives of the log determinant and of a form of the Gram matrix."""
+    found = toeplitz.inverse(k, noise, N, places)
+    solved = toeplitz.solve(k, noise, found.first, T, found.unseen)
+    diagonal = toeplitz.inverse_diagonal(found.first, found.unseen)
+    values, pull = jax.vjp(lambda *parts: toeplitz.log_det_and_gram(*parts, places), k, noise, T)
+    return values, solved, diagonal, found.unseen.variances, pull((jnp.ones(()), weights))
+
+
+@pytest.mark.parametrize("name", zoo.mostly_full(PLACES, "scattered", "the ends"))
+def test_places_without_a_value_are_as_if_left_out(name):
+    """For noise from a millionth of the variance to ten times that, at covariances that meet the limit and the recursion."""
+    places, weights = np.asarray(PLACES[name]), np.array([[1.0, 0.4], [0.4, -0.7]])
+    seen = np.setdiff1d(np.arange(N), places)
+    for scale, noise in ((2.0, 1e-6), (2.0, 1e-2), (2.0, 10.0), (40.0, 1e-4)):
+        k = lags(scale, toeplitz.lags_needed(N))
+        values, solved, diagonal, left, slopes = jax.tree.map(np.asarray, without(k, noise, T, places, weights))
+        C, inverse, lost = np.asarray(dense(k, noise)), np.zeros((N, N)), 1e-15 / noise  # relative errors of inverses
+        inverse[np.ix_(seen, seen)] = np.linalg.inv(C[np.ix_(seen, seen)])
+        alpha = T @ inverse
+        np.testing.assert_allclose(values[0], np.linalg.slogdet(C[np.ix_(seen, seen)])[1], rtol=1e-8 + 10 * lost)
+        np.testing.assert_allclose(values[1], T @ alpha.T, rtol=1e-10 + 100 * lost)
+        close = lambda found, expected, lost=lost: np.testing.assert_allclose(
+            found, expected, rtol=0, atol=(1e-9 + 1000 * lost) * np.abs(expected).max()
+        )
+        close(solved, alpha)
+        close(diagonal, np.diagonal(inverse))
+        across = C[np.ix_(places, seen)]
+        told = np.sum(across @ inverse[np.ix_(seen, seen)] * across, axis=1)
+        np.testing.assert_allclose(left, np.diagonal(C)[places] - told, rtol=1e-9, atol=10 * lost)
+        middle = inverse - alpha.T @ weights @ alpha
+        close(slopes[0][:N], [(2 if j else 1) * np.trace(middle, offset=j) for j in range(N)])
+        close(slopes[1], np.trace(middle))
+        close(slopes[2], 2 * weights @ alpha)
 
 
 def test_gradient():

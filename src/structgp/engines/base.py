@@ -265,6 +265,16 @@ def not_alike(model: Model, inputs: Inputs, data: Data | None) -> No | None:
     return No(f"some {what} have no value, or a noise of their own")
 
 
+def not_alike_where_seen(model: Model, inputs: Inputs, data: Data | None) -> No | None:
+    """The same of those places that were seen at all."""
+    if data is None or np.all(data.seen):
+        return not_alike(model, inputs, data)
+    if not np.any(data.seen):
+        return No("nothing was seen")
+    noise = np.broadcast_to(data.noise, data.seen.shape)[data.seen]
+    return not_alike(model, inputs, dataclasses.replace(data, noise=noise, seen=np.ones_like(noise, bool)))
+
+
 def draw(covariance: Float[Array, "M M"], key: Array, n: int) -> Float[Array, "M n"]:
     """n draws from N(0, covariance), which may be singular."""
     values, vectors = jnp.linalg.eigh(0.5 * (covariance + covariance.T))

@@ -1,4 +1,7 @@
-"""Evenly spaced times, equally noisy: exact inference by fast Fourier transforms for kernels that are not Markov."""
+"""Evenly spaced times, equally noisy: exact inference by fast Fourier transforms for kernels that are not Markov.
+
+Each time without a value takes one more solution, so that some of them cost little and all of them more than the whole matrix.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from ..inputs.layouts import Inputs, Times
 from ..inputs.observations import Data
@@ -21,7 +24,18 @@ from ..sites import Sites
 from ..structure.base import No
 from ..structure.dense import covariance, typical_variance, variances
 from ..structure.toeplitz import Toeplitz, toeplitz
-from .base import Cost, Engine, Offer, draw, first_no, form_by_shape, hardness, noise_variance, not_alike, not_gaussian
+from .base import (
+    Cost,
+    Engine,
+    Offer,
+    draw,
+    first_no,
+    form_by_shape,
+    hardness,
+    noise_variance,
+    not_alike_where_seen,
+    not_gaussian,
+)
 from .machine import Work
 
 LOWEST_NOISE = 1e-7  # in units of the prior variance: below, log|C| loses digits that Cholesky keeps
@@ -30,7 +44,10 @@ OVERHEAD = 1e8  # flops that many small transforms are worth, so that short seri
 
 
 class ToeplitzConditional(Conditional):
-    """A regular series given equally noisy values: α = C⁻¹T, and the first column of C⁻¹, which holds all of it."""
+    """A regular series given equally noisy values: α = C⁻¹T, and the first column of C⁻¹, which holds all of it.
+
+    Times without a value are filled in by what is expected there, so that α is zero at them.
+    """
 
     structure: Toeplitz
     noise: Float[Array, ""]
@@ -40,6 +57,7 @@ class ToeplitzConditional(Conditional):
     log_det: Float[Array, ""]
     error: Float[Array, ""]
     own: bool = eqx.field(static=True, default=False)  # predictions are asked for at its own times only
+    unseen: linalg.Unseen | None = None  # the times without a value, and what is taken away from C⁻¹ for them
 
     @property
     def kernel(self) -> Kernel:
@@ -63,17 +81,17 @@ class ToeplitzConditional(Conditional):
 
     def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
         if self.own:
-            places, left = self.structure.numbers(X), self.noise * (1 - self.noise * linalg.inverse_diagonal(self.first))
-            return (self.T - self.noise * self.alpha)[:, places].T, jnp.maximum(left, 0.0)[places]
+            places = self.structure.numbers(X)
+            return (self.T - self.noise * self.alpha)[:, places].T, jnp.maximum(self._left, 0.0)[places]
         kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
         Ks = covariance(kernel, X, self.structure.t[:, None])
-        explained = linalg.explained(self._lags, self.noise, self.first, Ks)
+        explained = linalg.explained(self._lags, self.noise, self.first, Ks, self.unseen)
         return Ks @ self.alpha.T, jnp.maximum(variances(kernel, X) - explained, 0.0)
 
     def joint(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
         kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
         Ks = covariance(kernel, X, self.structure.t[:, None])
-        explained = linalg.all_explained(self._lags, self.noise, self.first, Ks)
+        explained = linalg.all_explained(self._lags, self.noise, self.first, Ks, self.unseen)
         return Ks @ self.alpha.T, covariance(kernel, X, X) - explained
 
     joint_of_part = joint
@@ -83,7 +101,15 @@ class ToeplitzConditional(Conditional):
 
     def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         rank = self.structure.rank
-        return linalg.inverse_diagonal(self.first)[rank], self.alpha.T[rank]
+        return linalg.inverse_diagonal(self.first, self.unseen)[rank], self.alpha.T[rank]
+
+    @property
+    def _left(self) -> Float[Array, " N"]:
+        """The variances at its own times."""
+        left = self.noise * (1 - self.noise * linalg.inverse_diagonal(self.first, self.unseen))
+        if self.unseen is None:
+            return left
+        return left.at[self.unseen.places].set(self.unseen.variances - self.noise)
 
     @property
     def _lags(self) -> Float[Array, " L"]:
@@ -91,46 +117,67 @@ class ToeplitzConditional(Conditional):
 
 
 class FourierToeplitz(Engine):
-    """Stationary kernels at evenly spaced times, all of them seen with one noise level."""
+    """Stationary kernels at evenly spaced times, all of them seen with one noise level, or not at all."""
+
+    holes: int = eqx.field(static=True, default=0)  # times without a value
 
     name: ClassVar[str] = "Toeplitz"
     structure: ClassVar[str] = "toeplitz"
 
     def offer(self, model: Model, inputs: Inputs, data: Data | None = None) -> Offer | No:
-        no = first_no(form_by_shape(self, model.kernel, inputs), not_gaussian(model, data), not_alike(model, inputs, data))
+        form = form_by_shape(self, model.kernel, inputs)
+        no = first_no(form, not_gaussian(model, data), not_alike_where_seen(model, inputs, data))
         if no:
             return no
         assert isinstance(inputs, Times)
         if noise_variance(model, inputs) < LOWEST_NOISE * _variance(model.kernel, inputs):
             return No("noise so low asks for the whole matrix")
-        N = len(inputs)
+        engine, N = self.tuned(model, inputs, data), len(inputs)
+        H = engine.holes
         transform, inverse = float(2 * N * math.log2(2 * N)), inverse_work(N, hardness(model, inputs))
+        inverse += holes_work(N, H)
         cost = Cost(
-            flops=OVERHEAD + 500 * N * math.log2(2 * N),
-            bytes=8 * (6 * linalg.lags_needed(N) + 30 * N),
+            flops=OVERHEAD + 500 * (1 + H) * N * math.log2(2 * N) + 4 * H**2 * N,
+            bytes=8 * (6 * linalg.lags_needed(N) + 30 * N + 8 * H * N + 4 * H**2),
             rows=0,
-            evaluate=inverse + recursion_work(N) + Work(transforms=30 * transform, traffic=1000.0 * N),
+            evaluate=inverse + recursion_work(N) + Work(transforms=30 * transform + H * transform, traffic=1000.0 * N),
             condition=inverse + Work(transforms=20 * transform),
-            predict=Work(transforms=8 * transform, functions=N, traffic=400.0 * N),
-            everywhere=Work(transforms=10 * transform, functions=100.0 * N),
-            leave_out=Work(transforms=4 * transform),
+            predict=Work(transforms=8 * transform, functions=N, traffic=400.0 * N, products=8.0 * H * N),
+            everywhere=Work(transforms=10 * transform, functions=100.0 * N, traffic=40.0 * H * N),
+            leave_out=Work(transforms=4 * transform, traffic=20.0 * H * N),
             programs=15,
         )
-        note = "one noise level at all times; else Fourier or Cholesky" if data is None else ""
-        return Offer(self, cost, note=note)
+        note = f"one more solution for each of {H} times without a value" if H else ""
+        return Offer(engine, cost, note="one noise level at all times; else Fourier or Cholesky" if data is None else note)
 
     def form(self, kernel: Kernel, inputs: Inputs) -> Toeplitz | No:
         return toeplitz(kernel, inputs)
 
+    def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> FourierToeplitz:
+        return self if data is None else FourierToeplitz(int(np.sum(~np.asarray(data.seen))))
+
     def log_det_and_gram(self, structure: Toeplitz, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         k = structure.lags(linalg.lags_needed(len(structure.t)))
-        return linalg.log_det_and_gram(k, _noise(sites), structure.in_time(sites.targets).T)
+        return linalg.log_det_and_gram(k, self._noise(sites), structure.in_time(sites.targets).T, self._holes(structure, sites))
 
     def condition(self, structure: Toeplitz, sites: Sites) -> ToeplitzConditional:
-        T, noise, N = structure.in_time(sites.targets).T, _noise(sites), len(structure.t)
+        T, noise, N = structure.in_time(sites.targets).T, self._noise(sites), len(structure.t)
         k = structure.lags(linalg.lags_needed(N))
-        inverse = linalg.inverse(k, noise, N)
-        return ToeplitzConditional(structure, noise, T, linalg.solve(k, noise, inverse.first, T), *inverse)
+        first, log_det, error, unseen = linalg.inverse(k, noise, N, self._holes(structure, sites))
+        alpha = linalg.solve(k, noise, first, T, unseen)
+        if unseen is not None:
+            T = T.at[:, unseen.places].set(linalg.product(k, noise, alpha)[:, unseen.places])
+        return ToeplitzConditional(structure, noise, T, alpha, first, log_det, error, unseen=unseen)
+
+    def _noise(self, sites: Sites) -> Float[Array, ""]:
+        """The one noise variance of equal sites; the mean lets the derivative reach all of them."""
+        return (len(sites.precision) - self.holes) / jnp.sum(sites.precision)
+
+    def _holes(self, structure: Toeplitz, sites: Sites) -> Int[Array, " H"] | None:
+        """Which times, in their order, have no value."""
+        if not self.holes:
+            return None
+        return jnp.nonzero(structure.in_time(sites.precision) == 0, size=self.holes)[0]
 
 
 def inverse_work(N: int, hard: float) -> Work:
@@ -140,14 +187,17 @@ def inverse_work(N: int, hard: float) -> Work:
     return symbol + STEPS * (1 + hard) / 2 * Work(transforms=4 * 2 * N * math.log2(2 * N), traffic=200.0 * N, steps=10)
 
 
+def holes_work(N: int, holes: int) -> Work:
+    """A solution for each time without a value, and the matrix of what these take away."""
+    solutions = Work(transforms=16 * 2 * N * math.log2(2 * N), traffic=200.0 * N, steps=10)
+    return holes * solutions + Work(
+        products=2.0 * holes**2 * N, factors=holes**3 / 3 + 1.0 * holes**2 * N, traffic=60.0 * holes * N
+    )
+
+
 def recursion_work(N: int, share: float = 0.2) -> Work:
     """Durbin's recursion, for the share of evaluations at kernels that do not fade: learning begins with some."""
     return share * (N <= linalg.LONGEST) * Work(traffic=130.0 * N**2, steps=3.0 * N)
-
-
-def _noise(sites: Sites) -> Float[Array, ""]:
-    """The one noise variance of equal sites; the mean lets the derivative reach all of them."""
-    return 1 / jnp.mean(sites.precision)
 
 
 def _variance(kernel: Kernel, inputs: Times) -> float:

@@ -28,7 +28,19 @@ from ..structure.base import No
 from ..structure.dense import covariance, variances
 from ..structure.state_space import harmonics_of, state_space
 from ..structure.toeplitz import Toeplitz, toeplitz
-from .base import NOT_NEEDED, Cost, Engine, Offer, draw, first_no, form_by_shape, noise_variance, not_alike, not_gaussian
+from .base import (
+    NOT_NEEDED,
+    Cost,
+    Engine,
+    Offer,
+    draw,
+    first_no,
+    form_by_shape,
+    noise_variance,
+    not_alike,
+    not_alike_where_seen,
+    not_gaussian,
+)
 from .grid_holes import GRAIN, of_values
 from .machine import Work
 
@@ -169,7 +181,8 @@ class FourierHoles(Engine):
         if not isinstance(_chain(model, inputs), No):
             return No(f"{gaps.reason}: a filter goes along these, which structure='markov' asks for")
         if len(inputs) <= SMALL:
-            return No(f"{gaps.reason}, and up to {SMALL} of them the whole matrix is faster")
+            uneven = not_alike_where_seen(model, inputs, data)
+            return No(f"{uneven.reason}, and up to {SMALL} of them the whole matrix is faster") if uneven else NOT_NEEDED
         engine = self.tuned(model, inputs, data)
         if engine.needed is None:
             return No(

@@ -57,7 +57,7 @@ OLDER: dict[str, Callable[[dict[str, Any]], Any]] = {
     "Offer": lambda fields: Offer(**{"accuracy": getattr(fields["engine"], "accuracy", "exact"), **fields}),
     "SpaceTimeChains": lambda fields: SpaceTimeChains(fields["harmonics"]),  # those that did not apply said why
     "ToeplitzLines": lambda fields: ToeplitzLines(fields["axis"]),
-    "FourierToeplitz": lambda fields: FourierToeplitz(),
+    "FourierToeplitz": lambda fields: FourierToeplitz(fields.get("holes", 0)),
     "FittedLatents": lambda fields: _fitted_latents(**fields),
     "CoupledCholesky": lambda fields: IndependentCholesky((Cholesky(),) * fields["latents"]),
     "Draws": lambda fields: Draws(**{"sides": _sides(**fields), **fields}),

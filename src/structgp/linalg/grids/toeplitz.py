@@ -10,6 +10,12 @@
 - x by conjugate gradients with the inverse symbol: P⁻¹r are the first N entries of S⁻¹[r; 0], S the circulant of length 2N that
   continues k evenly. They take few steps where k fades.
 - Where it does not (c dies out too slowly, or f is not positive), Durbin's recursion gives x and log|C| in O(N²).
+- Of H places m that were not seen (as if filled in, then taken out again) the rows (C⁻¹)_m are all that is needed besides: with
+  (C⁻¹)_mm = LLᵀ and U = L⁻¹(C⁻¹)_m
+
+      log|C_seen| = log|C| + log|LLᵀ|,   C_seen⁻¹ = C⁻¹ − UᵀU, whose rows and columns at m are zero:
+
+  one solution for each such place, O(H N log N + H² N).
 """
 
 from __future__ import annotations
@@ -19,7 +25,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from ..krylov import conjugate_gradients
 
@@ -51,27 +57,63 @@ def product(k: Float[Array, " L"], noise: Float[Array, ""] | float, X: Float[Arr
     return filtered(spectrum(k[: X.shape[-1] + 1]), X) + noise * X
 
 
+class Unseen(NamedTuple):
+    """Places without a value: C⁻¹ of the others is C⁻¹ − UᵀU, zero in the rows and columns of these."""
+
+    places: Int[Array, " H"]
+    U: Float[Array, "H N"]
+
+    def without(self, X: Float[Array, "*B N"]) -> Float[Array, "*B N"]:
+        """Zero at these places."""
+        return X.at[..., self.places].set(0.0)
+
+    @property
+    def variances(self) -> Float[Array, " H"]:
+        """Of what was not seen given the others, noise included: the diagonal of (LLᵀ)⁻¹, where U holds Lᵀ."""
+        half = jax.scipy.linalg.solve_triangular(self.U[:, self.places], jnp.eye(len(self.places)))
+        return jnp.sum(half * half, axis=1)
+
+
 def solve(
-    k: Float[Array, " L"], noise: Float[Array, ""] | float, first: Float[Array, " N"], B: Float[Array, "*B N"]
+    k: Float[Array, " L"],
+    noise: Float[Array, ""] | float,
+    first: Float[Array, " N"],
+    B: Float[Array, "*B N"],
+    unseen: Unseen | None = None,
 ) -> Float[Array, "*B N"]:
-    """C⁻¹b for each b, from the first column of C⁻¹."""
-    X = _by_first_column(first, B)
-    return X + _by_first_column(first, B - product(k, noise, X))
+    """C⁻¹b for each b, from the first column of C⁻¹; of the places that were seen, zero at the others."""
+    X = _applied(first, B, unseen)
+    return X + _applied(first, B - product(k, noise, X), unseen)
+
+
+def _applied(first: Float[Array, " N"], B: Float[Array, "*B N"], unseen: Unseen | None) -> Float[Array, "*B N"]:
+    if unseen is None:
+        return _by_first_column(first, B)
+    B = unseen.without(B)
+    return unseen.without(_by_first_column(first, B) - (B @ unseen.U.T) @ unseen.U)
 
 
 def explained(
-    k: Float[Array, " L"], noise: Float[Array, ""] | float, first: Float[Array, " N"], B: Float[Array, "M N"]
+    k: Float[Array, " L"],
+    noise: Float[Array, ""] | float,
+    first: Float[Array, " N"],
+    B: Float[Array, "M N"],
+    unseen: Unseen | None = None,
 ) -> Float[Array, " M"]:
     """bᵀC⁻¹b for each b, with an error of second order in that of the solution x: bᵀx + xᵀ(b − Cx)."""
-    X = solve(k, noise, first, B)
+    X = solve(k, noise, first, B, unseen)
     return jnp.sum(X * (2 * B - product(k, noise, X)), axis=1)
 
 
 def all_explained(
-    k: Float[Array, " L"], noise: Float[Array, ""] | float, first: Float[Array, " N"], B: Float[Array, "M N"]
+    k: Float[Array, " L"],
+    noise: Float[Array, ""] | float,
+    first: Float[Array, " N"],
+    B: Float[Array, "M N"],
+    unseen: Unseen | None = None,
 ) -> Float[Array, "M M"]:
     """BC⁻¹Bᵀ, in the same way."""
-    X = solve(k, noise, first, B)
+    X = solve(k, noise, first, B, unseen)
     forms = X @ (2 * B - product(k, noise, X)).T
     return 0.5 * (forms + forms.T)
 
@@ -95,16 +137,21 @@ def correlation(x: Float[Array, " N"], y: Float[Array, " N"]) -> Float[Array, " 
     return jnp.fft.irfft(jnp.conj(jnp.fft.rfft(x, size)) * jnp.fft.rfft(y, size), size)[: len(x)]
 
 
-def diagonal_sums(first: Float[Array, " N"]) -> Float[Array, " N"]:
-    """Σ_i (C⁻¹)_{i, i+j} for j = 0 … N−1, from the first column of C⁻¹."""
+def diagonal_sums(first: Float[Array, " N"], unseen: Unseen | None = None) -> Float[Array, " N"]:
+    """Σ_i (C⁻¹)_{i, i+j} for j = 0 … N−1, from the first column of C⁻¹; of the places that were seen."""
     N = len(first)
     along = lambda column: correlation(column, (N - jnp.arange(N)) * column)
-    return (along(first) - along(_mirrored(first))) / first[0]
+    whole = (along(first) - along(_mirrored(first))) / first[0]
+    if unseen is None:
+        return whole
+    power = jnp.sum(jnp.abs(jnp.fft.rfft(unseen.U, 2 * N)) ** 2, axis=0)
+    return whole - jnp.fft.irfft(power, 2 * N)[:N]
 
 
-def inverse_diagonal(first: Float[Array, " N"]) -> Float[Array, " N"]:
-    """The diagonal of C⁻¹ from its first column."""
-    return jnp.cumsum(first**2 - _mirrored(first) ** 2) / first[0]
+def inverse_diagonal(first: Float[Array, " N"], unseen: Unseen | None = None) -> Float[Array, " N"]:
+    """The diagonal of C⁻¹ from its first column; of the places that were seen, zero at the others."""
+    whole = jnp.cumsum(first**2 - _mirrored(first) ** 2) / first[0]
+    return whole if unseen is None else unseen.without(whole - jnp.sum(unseen.U**2, axis=0))
 
 
 def _mirrored(first: Float[Array, " N"]) -> Float[Array, " N"]:
@@ -112,15 +159,16 @@ def _mirrored(first: Float[Array, " N"]) -> Float[Array, " N"]:
 
 
 class Inverse(NamedTuple):
-    """The first column of C⁻¹, and log|C| with how far it may be off."""
+    """The first column of C⁻¹, log|C| with how far it may be off, and what some places without a value take away from C⁻¹."""
 
     first: Float[Array, " N"]
     log_det: Float[Array, ""]
     error: Float[Array, ""]
+    unseen: Unseen | None = None
 
 
-def inverse(k: Float[Array, " L"], noise: Float[Array, ""], N: int) -> Inverse:
-    """C⁻¹ and log|C| for N rows: by the limit where that is good, else by recursion while N allows it."""
+def inverse(k: Float[Array, " L"], noise: Float[Array, ""], N: int, unseen: Int[Array, " H"] | None = None) -> Inverse:
+    """C⁻¹ and log|C| for N rows: by the limit where that is good, else by recursion while N allows it; without some places."""
     by_limit, remainder, good = _by_limit(k, noise, N)
     unit = jnp.zeros(N).at[0].set(1.0)
     by_waves = lambda: (_by_inverse_symbol(k, noise, unit), by_limit)
@@ -129,7 +177,27 @@ def inverse(k: Float[Array, " L"], noise: Float[Array, ""], N: int) -> Inverse:
     else:
         first, value = jax.lax.cond(good, by_waves, lambda: _by_recursion(k[:N].at[0].add(noise)))
         remainder = jnp.where(good, remainder, 0.0)
-    return Inverse(first + _by_first_column(first, unit - product(k, noise, first)), value, remainder)
+    first = first + _by_first_column(first, unit - product(k, noise, first))
+    if unseen is None:
+        return Inverse(first, value, remainder)
+    more, taken = _without(k, noise, first, unseen)
+    return Inverse(first, value + more, remainder, taken)
+
+
+def _without(
+    k: Float[Array, " L"], noise: Float[Array, ""], first: Float[Array, " N"], places: Int[Array, " H"]
+) -> tuple[Float[Array, ""], Unseen]:
+    """What log|C| gains where some places are left out, and what C⁻¹ loses."""
+
+    def row(place: Array) -> tuple[Array, Array]:
+        unit = jnp.zeros_like(first).at[place].set(1.0)
+        x = solve(k, noise, first, unit)
+        return x, 2 * unit - product(k, noise, x)
+
+    rows, others = jax.lax.map(row, places)
+    forms = rows @ others.T  # (C⁻¹)_mm with an error of second order in that of the rows
+    L = jnp.linalg.cholesky(0.5 * (forms + forms.T))
+    return 2 * jnp.sum(jnp.log(jnp.diagonal(L))), Unseen(places, jax.scipy.linalg.solve_triangular(L, rows, lower=True))
 
 
 def _by_inverse_symbol(k: Float[Array, " L"], noise: Float[Array, ""], b: Float[Array, " N"]) -> Float[Array, " N"]:
@@ -172,27 +240,32 @@ def _by_recursion(k: Float[Array, " N"]) -> tuple[Float[Array, " N"], Float[Arra
 
 @jax.custom_vjp
 def log_det_and_gram(
-    k: Float[Array, " L"], noise: Float[Array, ""], T: Float[Array, "C N"]
+    k: Float[Array, " L"],
+    noise: Float[Array, ""],
+    T: Float[Array, "C N"],
+    places: Int[Array, " H"] | None = None,
 ) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
-    """log|C| and TᵀC⁻¹T, differentiable in k, in the noise and in T."""
-    return _forward(k, noise, T)[0]
+    """log|C| and TᵀC⁻¹T, differentiable in k, in the noise and in T; without the rows at some places."""
+    return _forward(k, noise, T, places)[0]
 
 
-def _forward(k: Array, noise: Array, T: Array) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
-    found = inverse(k, noise, T.shape[1])
-    alpha = solve(k, noise, found.first, T)
+def _forward(
+    k: Array, noise: Array, T: Array, places: Array | None
+) -> tuple[tuple[Array, Array], tuple[Array, Inverse, Array]]:
+    found = inverse(k, noise, T.shape[1], places)
+    alpha = solve(k, noise, found.first, T, found.unseen)
     gram = T @ alpha.T
-    return (found.log_det, 0.5 * (gram + gram.T)), (k, found.first, alpha)
+    return (found.log_det, 0.5 * (gram + gram.T)), (k, found, alpha)
 
 
-def _backward(saved: tuple[Array, Array, Array], adjoints: tuple[Array, Array]) -> tuple[Array, Array, Array]:
-    k, first, alpha = saved
+def _backward(saved: tuple[Array, Inverse, Array], adjoints: tuple[Array, Array]) -> tuple[Array, Array, Array, None]:
+    k, (first, _, _, unseen), alpha = saved
     of_log_det, of_gram = adjoints
     weighted = 0.5 * (of_gram + of_gram.T) @ alpha
     explained = sum(0.5 * (correlation(a, b) + correlation(b, a)) for a, b in zip(alpha, weighted, strict=True))
-    sums = of_log_det * diagonal_sums(first) - explained
+    sums = of_log_det * diagonal_sums(first, unseen) - explained
     twice = sums * jnp.where(jnp.arange(len(first)) > 0, 2.0, 1.0)  # each lag but the first stands on both sides
-    return jnp.zeros_like(k).at[: len(first)].set(twice), sums[0], 2 * weighted
+    return jnp.zeros_like(k).at[: len(first)].set(twice), sums[0], 2 * weighted, None
 
 
 log_det_and_gram.defvjp(_forward, _backward)
