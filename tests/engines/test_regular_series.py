@@ -98,3 +98,19 @@ def test_the_plan_counts_gaps():
         gp.plan(t, y=np.where(t == 7, np.nan, y), noise=t, structure="toeplitz")
     with pytest.raises(ValueError, match="cannot be had: nothing was seen"):
         gp.plan(t, y=np.full(2000, np.nan), structure="toeplitz")
+
+
+def test_rows_that_are_left_out_are_as_if_missing():
+    """Dropped or marked, a value that is not there is the same; what lies between the steps ends it."""
+    gp, kept = both_with_gaps(1e-2)[0].gp, ~np.isnan(GAPPED)
+    kept[np.argmin(T)] = kept[np.argmax(T)] = True  # else the series would be shorter
+    marked = gp.condition(T, np.where(kept, Y, np.nan), missing="infer", structure="toeplitz")
+    dropped = gp.condition(T[kept], Y[kept], structure="toeplitz")
+    assert dropped.plan.engine == marked.plan.engine
+    np.testing.assert_allclose(dropped.log_evidence, marked.log_evidence, rtol=1e-12)
+    np.testing.assert_allclose(dropped.predict(T).mean, marked.predict(T).mean, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(dropped.predict(T).variance, marked.predict(T).variance, rtol=1e-9)
+    np.testing.assert_allclose(dropped.leave_one_out().mean, marked.leave_one_out().mean[kept], rtol=0, atol=1e-10)
+    long = np.delete(np.arange(2000) / 48, [17, 18, 500])
+    assert sg.GP(KERNEL).plan(long).engine.name == "Toeplitz"
+    assert sg.GP(KERNEL).plan(np.append(long, 3.001)).engine.name == "Cholesky"

@@ -100,8 +100,8 @@ class ToeplitzConditional(Conditional):
         return draw(self.joint(X)[1], key, n)
 
     def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
-        rank = self.structure.rank
-        return linalg.inverse_diagonal(self.first, self.unseen)[rank], self.alpha.T[rank]
+        given = self.structure.as_given
+        return given(linalg.inverse_diagonal(self.first, self.unseen)), given(self.alpha.T)
 
     @property
     def _left(self) -> Float[Array, " N"]:
@@ -132,7 +132,7 @@ class FourierToeplitz(Engine):
         assert isinstance(inputs, Times)
         if noise_variance(model, inputs) < LOWEST_NOISE * _variance(model.kernel, inputs):
             return No("noise so low asks for the whole matrix")
-        engine, N = self.tuned(model, inputs, data), len(inputs)
+        engine, N = self.tuned(model, inputs, data), len(form.t)
         H = engine.holes
         transform, inverse = float(2 * N * math.log2(2 * N)), inverse_work(N, hardness(model, inputs))
         inverse += holes_work(N, H)
@@ -154,7 +154,9 @@ class FourierToeplitz(Engine):
         return toeplitz(kernel, inputs)
 
     def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> FourierToeplitz:
-        return self if data is None else FourierToeplitz(int(np.sum(~np.asarray(data.seen))))
+        steps, rows = getattr(inputs, "steps", None), len(inputs)
+        seen = rows if data is None else int(np.sum(data.seen))
+        return FourierToeplitz((rows if steps is None else len(steps)) - seen)
 
     def log_det_and_gram(self, structure: Toeplitz, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         k = structure.lags(linalg.lags_needed(len(structure.t)))
@@ -171,7 +173,7 @@ class FourierToeplitz(Engine):
 
     def _noise(self, sites: Sites) -> Float[Array, ""]:
         """The one noise variance of equal sites; the mean lets the derivative reach all of them."""
-        return (len(sites.precision) - self.holes) / jnp.sum(sites.precision)
+        return jnp.count_nonzero(sites.precision) / jnp.sum(sites.precision)
 
     def _holes(self, structure: Toeplitz, sites: Sites) -> Int[Array, " H"] | None:
         """Which times, in their order, have no value."""

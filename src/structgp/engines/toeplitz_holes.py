@@ -109,9 +109,9 @@ class HolesConditional(Conditional):
         return draw(self.joint(X)[1], key, n)
 
     def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
-        w, rank = self.system.w, self.structure.rank
+        w, N, given = self.system.w, len(self.structure.t), self.structure.as_given
         diagonal = w - w**2 * whitened_line.variances(self.system, self.probed)
-        return diagonal[rank], self._alpha().T[rank]
+        return given(diagonal[:N]), given(self._alpha().T[:N])
 
     def _alpha(self) -> Float[Array, "C M"]:
         return self.shift - self.system.w * self.mean
@@ -175,23 +175,24 @@ class FourierHoles(Engine):
         no = first_no(form, not_gaussian(model, data))
         if no:
             return no
-        gaps = not_alike(model, inputs, data)
-        if not gaps:
+        gaps, N = not_alike(model, inputs, data), len(form.t)
+        if not gaps and len(inputs) == N:
             return NOT_NEEDED
+        gaps = gaps or No("some times have no value")
         if not isinstance(_chain(model, inputs), No):
             return No(f"{gaps.reason}: a filter goes along these, which structure='markov' asks for")
-        if len(inputs) <= SMALL:
+        if N <= SMALL:
             uneven = not_alike_where_seen(model, inputs, data)
             return No(f"{uneven.reason}, and up to {SMALL} of them the whole matrix is faster") if uneven else NOT_NEEDED
         engine = self.tuned(model, inputs, data)
         if engine.needed is None:
             return No(
-                f"some of the {len(inputs)} times have no value, or a noise of their own, and this kernel does not fade: this "
+                f"some of the {N} times have no value, or a noise of their own, and this kernel does not fade: this "
                 "asks for the whole covariance matrix; where that is too large, approximate='state-space' takes such series"
             )
         note = "" if engine.needed.enough else f"evidence with a standard error, by {engine.effort.probes} probes"
         grain = 0.0 if engine.needed.enough else GRAIN
-        return Offer(engine, engine._cost(engine.needed, len(inputs)), note=note, accuracy=engine.accuracy, grain=grain)
+        return Offer(engine, engine._cost(engine.needed, N), note=note, accuracy=engine.accuracy, grain=grain)
 
     def _cost(self, needed: Waves, N: int) -> Cost:
         M, r, probes = needed.reach * N, needed.modes, self.effort.probes

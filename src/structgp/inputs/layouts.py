@@ -70,6 +70,7 @@ class Times(Inputs):
     clocks: Clocks = ()  # for each column how its dates are counted; empty where there are none
     which: Int[Any, " N"] | None = None  # of several outputs, the number of the one seen at each time, in the order of t
     cells: Int[Any, "S P"] | None = None  # the row of each output at each distinct time, N where there is none, if few lack
+    steps: Int[Any, "S P"] | None = None  # the same at evenly spaced times of which few lack, of one output too; else None
 
     @classmethod
     def from_dates(cls, dates: Any, unit: str = "days") -> Times:
@@ -229,7 +230,9 @@ def as_times(values: Float[np.ndarray, " N"]) -> Times:
     t = values[order]
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    return Times(t, order, rank, evenly_spaced(t), bool(np.all(order[1:] > order[:-1])))
+    regular = evenly_spaced(t)
+    steps = None if regular else _steps_of(t, np.arange(len(t))[:, None], len(t))
+    return Times(t, order, rank, regular, bool(np.all(order[1:] > order[:-1])), steps=steps)
 
 
 def as_times_of_outputs(X: Float[np.ndarray, "N 2"], clocks: Clocks = ()) -> Times:
@@ -241,7 +244,8 @@ def as_times_of_outputs(X: Float[np.ndarray, "N 2"], clocks: Clocks = ()) -> Tim
     t, which = X[order, 0], X[order, 1].astype(int)
     cells = _cells_of_outputs(t, which)
     regular = cells is not None and cells.size == len(t) and evenly_spaced(t[cells[:, 0]])  # all outputs at all times
-    return Times(t, order, rank, regular, in_order, clocks, which, cells)
+    steps = None if cells is None or regular else _steps_of(t[np.min(cells, axis=1)], cells, len(t))
+    return Times(t, order, rank, regular, in_order, clocks, which, cells, steps)
 
 
 def _cells_of_outputs(t: np.ndarray, which: np.ndarray) -> np.ndarray | None:
@@ -256,11 +260,32 @@ def _cells_of_outputs(t: np.ndarray, which: np.ndarray) -> np.ndarray | None:
     return cells if np.sum(cells < len(t)) == len(t) else None  # an output seen twice at a time has no cell
 
 
+def _steps_of(t: np.ndarray, cells: Int[np.ndarray, "S P"], none: int) -> Int[np.ndarray, "L P"] | None:
+    """Cells at ascending times, and empty ones between so that all are evenly spaced; None where most would be empty."""
+    gaps = np.diff(t)
+    if len(t) < 3 or gaps.min() <= 0:
+        return None
+    moves = np.rint(gaps / gaps.min())
+    if np.sum(moves) >= 2 * len(t):
+        return None
+    step = (t[-1] - t[0]) / np.sum(moves)
+    if np.max(np.abs(gaps - step * moves)) > _rounding(t, step):
+        return None
+    number = np.concatenate([[0], np.cumsum(moves)]).astype(int)
+    steps = np.full((number[-1] + 1, cells.shape[1]), none)
+    steps[number] = cells
+    return steps
+
+
 def evenly_spaced(t: Float[np.ndarray, " N"]) -> bool:
     """Whether ascending values have equal gaps."""
     gaps = np.diff(t)
-    tolerance = 4 * np.finfo(float).eps * np.abs(t).max()
-    return len(t) > 1 and bool(gaps.min() > 0 and np.ptp(gaps) <= tolerance + 1e-12 * gaps.mean())
+    return len(t) > 1 and bool(gaps.min() > 0 and np.ptp(gaps) <= _rounding(t, gaps.mean()))
+
+
+def _rounding(t: np.ndarray, step: float) -> float:
+    """How far steps may differ that are meant to be the same."""
+    return 4 * np.finfo(float).eps * np.abs(t).max() + 1e-12 * step
 
 
 def together(old: Inputs, new: Inputs) -> Inputs:

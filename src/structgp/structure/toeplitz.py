@@ -23,13 +23,14 @@ SAME = 1e-9  # of a step: what lies closer to a time is that time
 
 
 class Toeplitz(Structure):
-    """A stationary process at evenly spaced times."""
+    """A stationary process at evenly spaced times, of which some may have no row."""
 
     kernel: Kernel
-    t: Float[Array, " N"]
+    t: Float[Array, " S"]
     order: Int[Array, " N"]
     rank: Int[Array, " N"]
     in_order: bool = eqx.field(static=True)
+    steps: Int[Array, "S 1"] | None = None  # the row at each time, N where there is none
 
     def lags(self, count: int) -> Float[Array, " count"]:
         """The covariance at lags of 0, 1, 2, … steps."""
@@ -47,17 +48,28 @@ class Toeplitz(Structure):
         near = np.clip(np.searchsorted(t, x), 1, len(t) - 1)
         return bool(np.all(np.minimum(np.abs(t[near] - x), np.abs(t[near - 1] - x)) <= SAME * (t[1] - t[0])))
 
-    def in_time(self, values: Array) -> Array:
-        """Rows in the caller's order, put in the order of time."""
-        return values if self.in_order else values[self.order]
+    def in_time(self, values: Float[Array, " N *C"]) -> Float[Array, " S *C"]:
+        """Rows in the caller's order, put in the order of time, zero where there is none."""
+        rows = values if self.in_order else values[self.order]
+        if self.steps is None:
+            return rows
+        return jnp.concatenate([rows, jnp.zeros_like(rows[:1])])[self.steps[:, 0]]
+
+    def as_given(self, values: Float[Array, " S *C"]) -> Float[Array, " N *C"]:
+        """What belongs to the rows, in the caller's order."""
+        if self.steps is not None:
+            values = values[jnp.nonzero(self.steps[:, 0] < len(self.order), size=len(self.order))[0]]
+        return values if self.in_order else values[self.rank]
 
 
 def toeplitz(kernel: Kernel, inputs: Inputs) -> Toeplitz | No:
     """The covariance by lags, or why it is none."""
-    if not isinstance(inputs, Times) or not inputs.regular or inputs.which is not None:
+    if not isinstance(inputs, Times) or not (inputs.regular or inputs.steps is not None) or inputs.which is not None:
         return No("the inputs are not evenly spaced on a line")
-    moves = not_stationary(kernel)
-    return Toeplitz(kernel, inputs.t, inputs.order, inputs.rank, inputs.in_order) if moves is None else moves
+    moves, t = not_stationary(kernel), inputs.t
+    if inputs.steps is not None:
+        t = t[0] + (t[-1] - t[0]) * (np.arange(len(inputs.steps)) / (len(inputs.steps) - 1))
+    return Toeplitz(kernel, t, inputs.order, inputs.rank, inputs.in_order, inputs.steps) if moves is None else moves
 
 
 @singledispatch
