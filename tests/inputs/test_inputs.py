@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import structgp as sg
-from structgp.inputs.layouts import duplicates
+from structgp.inputs.layouts import as_times_of_outputs, duplicates
 
 values = arrays(np.float64, st.integers(1, 30), elements=st.floats(-1e6, 1e6))
 tables = arrays(np.float64, st.tuples(st.integers(1, 12), st.integers(1, 3)), elements=st.sampled_from([-1.5, 0.0, 0.5, 2.0]))
@@ -58,6 +58,19 @@ def test_a_complete_grid_runs_over_its_last_axis_first():
 )
 def test_regular_spacing_is_seen(x, regular):
     assert sg.as_inputs(x).regular is regular
+
+
+def test_steps_that_lack_are_seen():
+    """A few of them, whatever the unit and the order; where most lack, or a time lies between, there are no steps."""
+    t = 1.6e9 + 0.1 * np.arange(1000)
+    kept = np.delete(np.arange(1000), [17, 18, 500])
+    steps = sg.as_inputs(t[kept][::-1]).steps
+    np.testing.assert_array_equal(np.flatnonzero(steps[:, 0] < 997), kept)
+    assert steps[17, 0] == 997
+    for other in (t, np.append(t[kept], t[3] + 0.02), np.append(t[:3], t[-1]), np.append(t[kept], t[3]), t[:1]):
+        assert sg.as_inputs(other).steps is None
+    rows = np.array([[0, 0], [0, 1], [1, 0], [3, 0], [3, 1]])
+    np.testing.assert_array_equal(as_times_of_outputs(1.0 * rows).steps, [[0, 1], [2, 5], [5, 5], [3, 4]])
 
 
 def test_duplicates_are_counted():

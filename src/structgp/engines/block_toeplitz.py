@@ -1,14 +1,18 @@
-"""Several outputs at the same evenly spaced times, without a finite state: exact inference by recursion over blocks."""
+"""Several outputs at the same evenly spaced times, without a finite state: exact inference by recursion over blocks.
+
+Each value that is missing takes one more solution.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from ..inputs.layouts import Inputs, Times
 from ..inputs.observations import Data
@@ -17,10 +21,11 @@ from ..linalg.grids import block_toeplitz as linalg
 from ..posterior import Conditional, Model
 from ..sites import Sites
 from ..structure.base import No
-from ..structure.block_toeplitz import BlockToeplitz, block_toeplitz
+from ..structure.block_toeplitz import BlockToeplitz, block_toeplitz, lattice
 from ..structure.dense import covariance, variances
 from .base import NOT_NEEDED, Cost, Engine, Offer, draw, first_no, form_by_shape, noise_variance, not_gaussian
 from .machine import Work
+from .toeplitz import holes_work
 
 LOWEST_NOISE = 1e-6  # in units of the prior variance: below, the recursion loses digits that Cholesky keeps
 
@@ -79,7 +84,9 @@ class BlockToeplitzConditional(Conditional):
 
 
 class BlockLevinson(Engine):
-    """Stationary kernels of several outputs, all seen at the same evenly spaced times, each with one noise level."""
+    """Stationary kernels of several outputs, seen at the same evenly spaced times, each with one noise level or not at all."""
+
+    holes: int = eqx.field(static=True, default=0)  # values that are missing
 
     name: ClassVar[str] = "Levinson"
     structure: ClassVar[str] = "toeplitz"
@@ -90,35 +97,49 @@ class BlockLevinson(Engine):
         no = first_no(form_by_shape(self, model.kernel, inputs), not_gaussian(model, data)) or _uneven(model, inputs, data)
         if no:
             return no
-        S, P = np.shape(inputs.cells)
+        S, P = np.shape(lattice(inputs))
         if _quiet(model, inputs, P):
             return No("noise so low asks for the whole matrix")
-        N, transform = S * P, float(2 * S * math.log2(2 * S))
-        recursion = Work(small=5.0 * P * N**2, steps=200.0 * S)
+        N, transform, engine = S * P, float(2 * S * math.log2(2 * S)), self.tuned(model, inputs, data)
+        H = engine.holes
+        solution = Work(transforms=16 * P * transform, small=40.0 * P * N, traffic=200.0 * N, steps=30)
+        recursion = Work(small=5.0 * P * N**2, steps=200.0 * S) + holes_work(N, H, solution)
         cost = Cost(
-            flops=4 * P * N**2 + 1000 * N,
-            bytes=8 * 30 * N * P,
+            flops=4 * P * N**2 + 1000 * N + 500 * H * N * math.log2(2 * S) + 4 * H**2 * N,
+            bytes=8 * (30 * N * P + 8 * H * N + 4 * H**2),
             rows=0,
             evaluate=recursion + Work(transforms=40 * P**2 * transform, functions=3.0 * N * P, traffic=1000.0 * N * P),
             condition=recursion + Work(transforms=20 * P**2 * transform),
-            predict=Work(transforms=12 * P * transform, functions=N, traffic=400.0 * N),
+            predict=Work(transforms=12 * P * transform, functions=N, traffic=400.0 * N, products=8.0 * H * N),
             programs=15,
         )
-        note = "all outputs at all times, one noise level for each; else Cholesky" if data is None else ""
-        return Offer(self, cost, note=note)
+        note = f"one more solution for each missing value ({H})" if H else ""
+        return Offer(engine, cost, note="one noise level for each output; else Cholesky" if data is None else note)
 
     def form(self, kernel: Kernel, inputs: Inputs) -> BlockToeplitz | No:
         return block_toeplitz(kernel, inputs)
 
+    def tuned(self, model: Model, inputs: Inputs, data: Data | None = None) -> BlockLevinson:
+        cells = lattice(inputs) if isinstance(inputs, Times) else None
+        if cells is None:
+            return self
+        return BlockLevinson(np.size(cells) - int(len(inputs) if data is None else np.sum(data.seen)))
+
     def log_det_and_gram(self, structure: BlockToeplitz, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         R = _with_noise(structure.lags(), _noise(structure, sites))
-        return linalg.log_det_and_gram(R, structure.on_cells(sites.targets))
+        return linalg.log_det_and_gram(R, structure.on_cells(sites.targets), self._holes(structure, sites))
 
     def condition(self, structure: BlockToeplitz, sites: Sites) -> BlockToeplitzConditional:
         noise, T = _noise(structure, sites), structure.on_cells(sites.targets)
         R = _with_noise(structure.lags(), noise)
-        inverse, log_det, gram = linalg.predicted(R, T)
+        inverse, log_det, gram = linalg.of_seen(R, T, self._holes(structure, sites))
         return BlockToeplitzConditional(structure, noise, linalg.solve(R, inverse, T), inverse, log_det, gram)
+
+    def _holes(self, structure: BlockToeplitz, sites: Sites) -> Int[Array, " H"] | None:
+        """Which cells have no value."""
+        if not self.holes:
+            return None
+        return jnp.nonzero(jnp.ravel(structure.on_cells(sites.precision)) == 0, size=self.holes)[0]
 
 
 def _with_noise(R: Float[Array, "S P P"], noise: Float[Array, " P"]) -> Float[Array, "S P P"]:
@@ -127,18 +148,19 @@ def _with_noise(R: Float[Array, "S P P"], noise: Float[Array, " P"]) -> Float[Ar
 
 def _noise(structure: BlockToeplitz, sites: Sites) -> Float[Array, " P"]:
     """The noise variance of each output; the mean lets the derivative reach all of its sites."""
-    return 1 / jnp.mean(structure.on_cells(sites.precision), axis=0)
+    w = structure.on_cells(sites.precision)
+    return jnp.count_nonzero(w, axis=0) / jnp.sum(w, axis=0)
 
 
 def _uneven(model: Model, inputs: Times, data: Data | None) -> No | None:
-    """Why values of one output were not all seen with one noise level, as far as is known."""
-    if data is not None and not np.all(data.seen):
-        return No("some times have no value of an output")
-    noise = noise_variance(model, inputs, data)
-    if noise.ndim == 0:
-        return None
-    by_output = np.asarray(noise)[np.asarray(inputs.order)][np.asarray(inputs.cells)]
-    alike = np.all(np.ptp(by_output, axis=0) == 0)
+    """Why the values of one output that were seen were not seen with one noise level, as far as is known."""
+    seen = np.ones(len(inputs), bool) if data is None else np.asarray(data.seen)
+    which = np.asarray(inputs.which)[np.asarray(inputs.rank)]
+    outputs = np.shape(lattice(inputs))[1]
+    if len(np.unique(which[seen])) < outputs:
+        return No("an output has no value")
+    noise = np.broadcast_to(noise_variance(model, inputs, data), seen.shape)
+    alike = all(np.ptp(noise[seen & (which == output)]) == 0 for output in range(outputs))
     return None if alike else No("the noise of an output changes from time to time")
 
 

@@ -19,6 +19,7 @@ from ..inputs.layouts import Inputs, Times
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
 from ..linalg.grids import toeplitz as linalg
+from ..linalg.grids.unseen import Unseen
 from ..posterior import Conditional, Model
 from ..sites import Sites
 from ..structure.base import No
@@ -57,7 +58,7 @@ class ToeplitzConditional(Conditional):
     log_det: Float[Array, ""]
     error: Float[Array, ""]
     own: bool = eqx.field(static=True, default=False)  # predictions are asked for at its own times only
-    unseen: linalg.Unseen | None = None  # the times without a value, and what is taken away from C⁻¹ for them
+    unseen: Unseen | None = None  # the times without a value, and what is taken away from C⁻¹ for them
 
     @property
     def kernel(self) -> Kernel:
@@ -135,7 +136,7 @@ class FourierToeplitz(Engine):
         engine, N = self.tuned(model, inputs, data), len(form.t)
         H = engine.holes
         transform, inverse = float(2 * N * math.log2(2 * N)), inverse_work(N, hardness(model, inputs))
-        inverse += holes_work(N, H)
+        inverse += holes_work(N, H, Work(transforms=16 * transform, traffic=200.0 * N, steps=10))
         cost = Cost(
             flops=OVERHEAD + 500 * (1 + H) * N * math.log2(2 * N) + 4 * H**2 * N,
             bytes=8 * (6 * linalg.lags_needed(N) + 30 * N + 8 * H * N + 4 * H**2),
@@ -147,7 +148,7 @@ class FourierToeplitz(Engine):
             leave_out=Work(transforms=4 * transform, traffic=20.0 * H * N),
             programs=15,
         )
-        note = f"one more solution for each of {H} times without a value" if H else ""
+        note = f"one more solution for each missing value ({H})" if H else ""
         return Offer(engine, cost, note="one noise level at all times; else Fourier or Cholesky" if data is None else note)
 
     def form(self, kernel: Kernel, inputs: Inputs) -> Toeplitz | No:
@@ -189,12 +190,10 @@ def inverse_work(N: int, hard: float) -> Work:
     return symbol + STEPS * (1 + hard) / 2 * Work(transforms=4 * 2 * N * math.log2(2 * N), traffic=200.0 * N, steps=10)
 
 
-def holes_work(N: int, holes: int) -> Work:
-    """A solution for each time without a value, and the matrix of what these take away."""
-    solutions = Work(transforms=16 * 2 * N * math.log2(2 * N), traffic=200.0 * N, steps=10)
-    return holes * solutions + Work(
-        products=2.0 * holes**2 * N, factors=holes**3 / 3 + 1.0 * holes**2 * N, traffic=60.0 * holes * N
-    )
+def holes_work(N: int, holes: int, solution: Work) -> Work:
+    """A solution for each of N places that was not seen, and the matrix of what these take away."""
+    matrix = Work(products=2.0 * holes**2 * N, factors=holes**3 / 3 + 1.0 * holes**2 * N, traffic=60.0 * holes * N)
+    return holes * solution + matrix
 
 
 def recursion_work(N: int, share: float = 0.2) -> Work:

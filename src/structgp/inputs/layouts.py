@@ -263,11 +263,9 @@ def _cells_of_outputs(t: np.ndarray, which: np.ndarray) -> np.ndarray | None:
 def _steps_of(t: np.ndarray, cells: Int[np.ndarray, "S P"], none: int) -> Int[np.ndarray, "L P"] | None:
     """Cells at ascending times, and empty ones between so that all are evenly spaced; None where most would be empty."""
     gaps = np.diff(t)
-    if len(t) < 3 or gaps.min() <= 0:
+    if len(t) < 3 or gaps.min() <= 0 or t[-1] - t[0] >= 2 * len(t) * gaps.min():
         return None
     moves = np.rint(gaps / gaps.min())
-    if np.sum(moves) >= 2 * len(t):
-        return None
     step = (t[-1] - t[0]) / np.sum(moves)
     if np.max(np.abs(gaps - step * moves)) > _rounding(t, step):
         return None

@@ -6,6 +6,7 @@ from functools import singledispatch
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..inputs.layouts import Inputs, Times
@@ -20,11 +21,11 @@ from .toeplitz import not_stationary
 
 
 class BlockToeplitz(Structure):
-    """A process of P outputs, stationary along S evenly spaced times."""
+    """A process of P outputs, stationary along S evenly spaced times, at some of which not all may have a row."""
 
     kernel: Kernel
     t: Float[Array, " S"]
-    cells: Int[Array, "S P"]  # the row of each output at each time
+    cells: Int[Array, "S P"]  # the row of each output at each time, N where there is none
     order: Int[Array, " N"]
     rank: Int[Array, " N"]
     in_order: bool = eqx.field(static=True)
@@ -38,29 +39,44 @@ class BlockToeplitz(Structure):
 
     @property
     def points(self) -> Float[Array, "N 2"]:
-        """The places, outputs of one time after each other."""
+        """The places of all cells, outputs of one time after each other."""
         S, P = self.cells.shape
         return jnp.stack([jnp.repeat(jnp.asarray(self.t), P), jnp.tile(jnp.arange(P, dtype=float), S)], axis=1)
 
     def on_cells(self, values: Float[Array, " N *C"]) -> Float[Array, "S P *C"]:
-        """Rows in the caller's order as a table of times and outputs."""
-        return (values if self.in_order else values[self.order])[self.cells]
+        """Rows in the caller's order as a table of times and outputs, zero where there is none."""
+        rows = values if self.in_order else values[self.order]
+        return rows[self.cells] if self.complete else jnp.concatenate([rows, jnp.zeros_like(rows[:1])])[self.cells]
 
     def as_given(self, table: Float[Array, "S P *C"]) -> Float[Array, " N *C"]:
-        """The inverse of `on_cells`: each time has all outputs, in their order."""
+        """The inverse of `on_cells`: outputs of one time are in their order."""
         rows = table.reshape(-1, *table.shape[2:])
+        if not self.complete:
+            rows = rows[jnp.nonzero(jnp.ravel(self.cells) < len(self.order), size=len(self.order))[0]]
         return rows if self.in_order else rows[self.rank]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all outputs have a row at all times."""
+        return self.cells.size == len(self.order)
 
 
 def block_toeplitz(kernel: Kernel, inputs: Inputs) -> BlockToeplitz | No:
     """The covariances by lags, or why there are none."""
-    if not isinstance(inputs, Times) or inputs.which is None or inputs.cells is None or not inputs.regular:
-        return No("the inputs are not evenly spaced times at which all outputs are seen")
+    cells = lattice(inputs) if isinstance(inputs, Times) and inputs.which is not None else None
+    if cells is None:
+        return No("the inputs are not evenly spaced times at which most outputs are seen")
     moves = not_stationary_in_time(kernel)
     if moves is not None:
         return moves
-    t = inputs.t[inputs.cells[:, 0]]
-    return BlockToeplitz(kernel, t, inputs.cells, inputs.order, inputs.rank, inputs.in_order)
+    assert isinstance(inputs, Times)
+    times = inputs.t[0] + (inputs.t[-1] - inputs.t[0]) * (np.arange(len(cells)) / (len(cells) - 1))
+    return BlockToeplitz(kernel, times, cells, inputs.order, inputs.rank, inputs.in_order)
+
+
+def lattice(inputs: Times) -> Int[Array, "S P"] | None:
+    """The row of each output at each of evenly spaced times; None where they are no such."""
+    return inputs.cells if inputs.regular else inputs.steps
 
 
 @singledispatch

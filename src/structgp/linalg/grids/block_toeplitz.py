@@ -12,6 +12,8 @@ What each prediction misses is all of log|C| = Σ log|F_k| and of TᵀC⁻¹T. T
 
 two pairs of lower block Toeplitz matrices, so that a solution is a few Fourier transforms, as are the sums along the diagonals
 of C⁻¹ that the gradient of log|C| is made of. One step of refinement makes up for what cancels between the pairs.
+
+Values that were not seen are taken out of C⁻¹ again (`unseen`), by one solution for each.
 """
 
 from __future__ import annotations
@@ -20,18 +22,41 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
+
+from .unseen import Unseen
 
 STAGES = 4  # of the recursion, whose arrays grow from one to the next
 
 
 class Inverse(NamedTuple):
-    """C⁻¹ by its generators B_i and A_{S−i}, and by the inverses of what they leave open."""
+    """C⁻¹ by its generators B_i and A_{S−i}, and by the inverses of what they leave open; what was not seen is taken out."""
 
     first: Float[Array, "S P P"]  # B_i
     last: Float[Array, "S P P"]  # A_{S−i}, zero for i = 0
     of_first: Float[Array, "P P"]  # E⁻¹
     of_last: Float[Array, "P P"]  # F⁻¹
+    unseen: Unseen | None = None
+
+
+def of_seen(
+    R: Float[Array, "S P P"], T: Float[Array, "S P C"], cells: Int[Array, " H"] | None
+) -> tuple[Inverse, Float[Array, ""], Float[Array, "C C"]]:
+    """C⁻¹, log|C| and TᵀC⁻¹T without some cells, where T is zero."""
+    inverse, log_det, gram = predicted(R, T)
+    if cells is None:
+        return inverse, log_det, gram
+    S, P, _ = R.shape
+
+    of_columns = lambda function: lambda x: _as_rows(function(x.reshape(S, P, 1)))[0]
+    out, more = Unseen.of(cells, S * P, of_columns(lambda X: solve(R, inverse, X)), of_columns(lambda X: product(R, X)))
+    inverse = inverse._replace(unseen=out)
+    gram = jnp.einsum("spc,spd->cd", T, solve(R, inverse, T))  # a difference of two would lose digits at low noise
+    return inverse, log_det + more, 0.5 * (gram + gram.T)
+
+
+def _as_rows(X: Float[Array, "S P K"]) -> Float[Array, "K N"]:
+    return X.reshape(-1, X.shape[2]).T
 
 
 def predicted(R: Float[Array, "S P P"], T: Float[Array, "S P C"]) -> tuple[Inverse, Float[Array, ""], Float[Array, "C C"]]:
@@ -95,8 +120,15 @@ def product(R: Float[Array, "S P P"], X: Float[Array, "S P K"]) -> Float[Array, 
 
 def solve(R: Float[Array, "S P P"], inverse: Inverse, X: Float[Array, "S P K"]) -> Float[Array, "S P K"]:
     """C⁻¹x for each column x."""
-    once = _by_generators(inverse, X)
-    return once + _by_generators(inverse, X - product(R, once))
+    once = _applied(inverse, X)
+    return once + _applied(inverse, X - product(R, once))
+
+
+def _applied(inverse: Inverse, X: Float[Array, "S P K"]) -> Float[Array, "S P K"]:
+    if inverse.unseen is None:
+        return _by_generators(inverse, X)
+    table = lambda B: B.T.reshape(*X.shape[:2], -1)
+    return table(inverse.unseen.taken_out(lambda B: _as_rows(_by_generators(inverse, table(B))), _as_rows(X)))
 
 
 def all_explained(R: Float[Array, "S P P"], inverse: Inverse, X: Float[Array, "S P K"]) -> Float[Array, "K K"]:
@@ -113,9 +145,10 @@ def explained(R: Float[Array, "S P P"], inverse: Inverse, X: Float[Array, "S P K
 
 
 def inverse_diagonal(inverse: Inverse) -> Float[Array, "S P"]:
-    """The diagonal of C⁻¹."""
+    """The diagonal of C⁻¹, zero in cells that were not seen."""
     square = lambda G, M: jnp.einsum("skp,kl,slp->sp", G, M, G)
-    return jnp.cumsum(square(inverse.first, inverse.of_first) - square(inverse.last, inverse.of_last), axis=0)
+    whole = jnp.cumsum(square(inverse.first, inverse.of_first) - square(inverse.last, inverse.of_last), axis=0)
+    return whole if inverse.unseen is None else inverse.unseen.diagonal(whole.ravel()).reshape(whole.shape)
 
 
 def _waves(x: Float[Array, " S *rest"]) -> Array:
@@ -144,27 +177,33 @@ def _diagonal_sums(inverse: Inverse) -> Float[Array, "S P P"]:
     def along(G: Array, M: Array) -> Array:
         return jnp.swapaxes(jnp.conj(_waves(G)), 1, 2) @ M @ _waves(count * G)
 
-    return _back(along(inverse.first, inverse.of_first) - along(inverse.last, inverse.of_last), S)
+    waves = along(inverse.first, inverse.of_first) - along(inverse.last, inverse.of_last)
+    if inverse.unseen is not None:
+        of_U = _waves(inverse.unseen.U.T.reshape(*inverse.first.shape[:2], -1))
+        waves = waves - jnp.conj(of_U) @ jnp.swapaxes(of_U, 1, 2)
+    return _back(waves, S)
 
 
 @jax.custom_vjp
-def log_det_and_gram(R: Float[Array, "S P P"], T: Float[Array, "S P C"]) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
-    """log|C| and TᵀC⁻¹T, differentiable in R and in T."""
-    return predicted(R, T)[1:]
+def log_det_and_gram(
+    R: Float[Array, "S P P"], T: Float[Array, "S P C"], cells: Int[Array, " H"] | None = None
+) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
+    """log|C| and TᵀC⁻¹T, differentiable in R and in T; without some cells, where T is zero."""
+    return of_seen(R, T, cells)[1:]
 
 
-def _forward(R: Array, T: Array) -> tuple[tuple[Array, Array], tuple[Inverse, Array]]:
-    inverse, log_det, gram = predicted(R, T)
+def _forward(R: Array, T: Array, cells: Array | None) -> tuple[tuple[Array, Array], tuple[Inverse, Array]]:
+    inverse, log_det, gram = of_seen(R, T, cells)
     return (log_det, gram), (inverse, solve(R, inverse, T))
 
 
-def _backward(saved: tuple[Inverse, Array], adjoints: tuple[Array, Array]) -> tuple[Array, Array]:
+def _backward(saved: tuple[Inverse, Array], adjoints: tuple[Array, Array]) -> tuple[Array, Array, None]:
     inverse, alpha = saved
     of_log_det, of_gram = adjoints
     weighted = alpha @ (0.5 * (of_gram + of_gram.T))
     seen = _back(_waves(alpha) @ jnp.swapaxes(jnp.conj(_waves(weighted)), 1, 2), len(alpha))  # Σ_j α_{j+m} G α_jᵀ
     once = of_log_det * jnp.swapaxes(_diagonal_sums(inverse), 1, 2) - seen
-    return once * jnp.where(jnp.arange(len(alpha)) > 0, 2.0, 1.0)[:, None, None], 2 * weighted
+    return once * jnp.where(jnp.arange(len(alpha)) > 0, 2.0, 1.0)[:, None, None], 2 * weighted, None
 
 
 log_det_and_gram.defvjp(_forward, _backward)

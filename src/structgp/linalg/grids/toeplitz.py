@@ -10,12 +10,7 @@
 - x by conjugate gradients with the inverse symbol: P⁻¹r are the first N entries of S⁻¹[r; 0], S the circulant of length 2N that
   continues k evenly. They take few steps where k fades.
 - Where it does not (c dies out too slowly, or f is not positive), Durbin's recursion gives x and log|C| in O(N²).
-- Of H places m that were not seen (as if filled in, then taken out again) the rows (C⁻¹)_m are all that is needed besides: with
-  (C⁻¹)_mm = LLᵀ and U = L⁻¹(C⁻¹)_m
-
-      log|C_seen| = log|C| + log|LLᵀ|,   C_seen⁻¹ = C⁻¹ − UᵀU, whose rows and columns at m are zero:
-
-  one solution for each such place, O(H N log N + H² N).
+- Places that were not seen are taken out of C⁻¹ again (`unseen`), by one solution for each.
 """
 
 from __future__ import annotations
@@ -28,6 +23,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ..krylov import conjugate_gradients
+from .unseen import Unseen
 
 TOLERANCE = 1e-11
 MOST = 2000  # steps of conjugate gradients
@@ -57,23 +53,6 @@ def product(k: Float[Array, " L"], noise: Float[Array, ""] | float, X: Float[Arr
     return filtered(spectrum(k[: X.shape[-1] + 1]), X) + noise * X
 
 
-class Unseen(NamedTuple):
-    """Places without a value: C⁻¹ of the others is C⁻¹ − UᵀU, zero in the rows and columns of these."""
-
-    places: Int[Array, " H"]
-    U: Float[Array, "H N"]
-
-    def without(self, X: Float[Array, "*B N"]) -> Float[Array, "*B N"]:
-        """Zero at these places."""
-        return X.at[..., self.places].set(0.0)
-
-    @property
-    def variances(self) -> Float[Array, " H"]:
-        """Of what was not seen given the others, noise included: the diagonal of (LLᵀ)⁻¹, where U holds Lᵀ."""
-        half = jax.scipy.linalg.solve_triangular(self.U[:, self.places], jnp.eye(len(self.places)))
-        return jnp.sum(half * half, axis=1)
-
-
 def solve(
     k: Float[Array, " L"],
     noise: Float[Array, ""] | float,
@@ -87,10 +66,8 @@ def solve(
 
 
 def _applied(first: Float[Array, " N"], B: Float[Array, "*B N"], unseen: Unseen | None) -> Float[Array, "*B N"]:
-    if unseen is None:
-        return _by_first_column(first, B)
-    B = unseen.without(B)
-    return unseen.without(_by_first_column(first, B) - (B @ unseen.U.T) @ unseen.U)
+    of_all = functools.partial(_by_first_column, first)
+    return of_all(B) if unseen is None else unseen.taken_out(of_all, B)
 
 
 def explained(
@@ -151,7 +128,7 @@ def diagonal_sums(first: Float[Array, " N"], unseen: Unseen | None = None) -> Fl
 def inverse_diagonal(first: Float[Array, " N"], unseen: Unseen | None = None) -> Float[Array, " N"]:
     """The diagonal of C⁻¹ from its first column; of the places that were seen, zero at the others."""
     whole = jnp.cumsum(first**2 - _mirrored(first) ** 2) / first[0]
-    return whole if unseen is None else unseen.without(whole - jnp.sum(unseen.U**2, axis=0))
+    return whole if unseen is None else unseen.diagonal(whole)
 
 
 def _mirrored(first: Float[Array, " N"]) -> Float[Array, " N"]:
@@ -180,24 +157,8 @@ def inverse(k: Float[Array, " L"], noise: Float[Array, ""], N: int, unseen: Int[
     first = first + _by_first_column(first, unit - product(k, noise, first))
     if unseen is None:
         return Inverse(first, value, remainder)
-    more, taken = _without(k, noise, first, unseen)
-    return Inverse(first, value + more, remainder, taken)
-
-
-def _without(
-    k: Float[Array, " L"], noise: Float[Array, ""], first: Float[Array, " N"], places: Int[Array, " H"]
-) -> tuple[Float[Array, ""], Unseen]:
-    """What log|C| gains where some places are left out, and what C⁻¹ loses."""
-
-    def row(place: Array) -> tuple[Array, Array]:
-        unit = jnp.zeros_like(first).at[place].set(1.0)
-        x = solve(k, noise, first, unit)
-        return x, 2 * unit - product(k, noise, x)
-
-    rows, others = jax.lax.map(row, places)
-    forms = rows @ others.T  # (C⁻¹)_mm with an error of second order in that of the rows
-    L = jnp.linalg.cholesky(0.5 * (forms + forms.T))
-    return 2 * jnp.sum(jnp.log(jnp.diagonal(L))), Unseen(places, jax.scipy.linalg.solve_triangular(L, rows, lower=True))
+    out, more = Unseen.of(unseen, N, functools.partial(solve, k, noise, first), functools.partial(product, k, noise))
+    return Inverse(first, value + more, remainder, out)
 
 
 def _by_inverse_symbol(k: Float[Array, " L"], noise: Float[Array, ""], b: Float[Array, " N"]) -> Float[Array, " N"]:
