@@ -114,7 +114,7 @@ def test_a_long_series_with_many_waves_reports_its_error(monkeypatch, tmp_path):
     with pytest.raises(ValueError, match="approximate='state-space' takes such series"):
         sg.GP(ENDLESS, sg.Gaussian(0.1)).condition(TIMES, GAPPED, noise=NOISE, missing="infer", structure="toeplitz")
     with pytest.raises(ValueError, match="a filter goes along these, which structure='markov' asks for"):
-        sg.GP(sg.Matern32(), sg.Gaussian(0.1)).condition(TIMES, GAPPED, missing="infer", structure="toeplitz")
+        sg.GP(sg.Matern32(), sg.Gaussian(0.1)).condition(TIMES, GAPPED, noise=NOISE, missing="infer", structure="toeplitz")
 
 
 def test_gaps_that_leave_nothing_but_a_matrix_that_is_too_large(monkeypatch):
@@ -182,9 +182,12 @@ def test_which_grids_are_lines():
     kernel = OUTPUTS["full"].on(1) * sg.SquaredExponential(30.0).on(0)
     gp = sg.GP(kernel, sg.Gaussian(0.1))
     assert "Lines" in str(gp.plan(long)).split("\n")[0]
+    y = np.where(np.arange(60_000) % 7000 == 3, np.nan, 0.0)
+    assert "Levinson" in str(gp.plan(long, y=y)).split("\n")[0]  # a few are taken out of all outputs along time
     y = np.where(np.arange(60_000) % 7 == 3, np.nan, 0.0)
     with pytest.raises(
-        ValueError, match=r"some times have no value .* too large for 51429 observations.*finite state along the long axis"
+        ValueError,
+        match=r"8571 values are missing, and only up to 5000 .* too large for 51429 observations.*finite state",
     ):
         gp.condition(long, y, missing="infer")
     uneven = sg.Grid(np.arange(8.0) ** 2, [0, 1, 2])

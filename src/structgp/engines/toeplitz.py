@@ -41,6 +41,7 @@ from .machine import Work
 
 LOWEST_NOISE = 1e-7  # in units of the prior variance: below, log|C| loses digits that Cholesky keeps
 STEPS = 20  # of conjugate gradients, typically
+MOST_HOLES = 5000  # values that may be missing: beyond, what they take away is a large matrix itself
 OVERHEAD = 1e8  # flops that many small transforms are worth, so that short series go to the whole matrix
 
 
@@ -135,6 +136,8 @@ class FourierToeplitz(Engine):
             return No("noise so low asks for the whole matrix")
         engine, N = self.tuned(model, inputs, data), len(form.t)
         H = engine.holes
+        if H > MOST_HOLES:
+            return too_many(H)
         transform, inverse = float(2 * N * math.log2(2 * N)), inverse_work(N, hardness(model, inputs))
         inverse += holes_work(N, H, Work(transforms=16 * transform, traffic=200.0 * N, steps=10))
         cost = Cost(
@@ -188,6 +191,11 @@ def inverse_work(N: int, hard: float) -> Work:
     lags = linalg.lags_needed(N)
     symbol = Work(transforms=2 * 2 * lags * math.log2(2 * lags), functions=3.0 * lags, traffic=80.0 * lags)
     return symbol + STEPS * (1 + hard) / 2 * Work(transforms=4 * 2 * N * math.log2(2 * N), traffic=200.0 * N, steps=10)
+
+
+def too_many(holes: int) -> No:
+    """Why so many missing values are not taken out one by one."""
+    return No(f"{holes} values are missing, and only up to {MOST_HOLES} are taken out one by one")
 
 
 def holes_work(N: int, holes: int, solution: Work) -> Work:

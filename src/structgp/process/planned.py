@@ -103,7 +103,7 @@ def _planned_here(
     if along is not None and (structure in ("auto", "markov") or (structure == "toeplitz" and grid is None)):
         in_time = plan(gp, along, structure, None, data, name)
         others = grid or (inputs if isinstance(inputs, Grid) else None)
-        if in_time.engine.structure in ALONG_TIME and (others is None or in_time.before(plan(gp, others, data=data))):
+        if in_time.engine.structure in ALONG_TIME and (others is None or _before(in_time, gp, others, data)):
             return Planned(gp, along, data, in_time, rule)
     if grid is not None:
         on_grid = plan(gp, grid, structure, None, data, name)
@@ -111,6 +111,14 @@ def _planned_here(
         if wanted and on_grid.engine.structure != "dense":
             return Planned(gp, grid, data, on_grid, rule)
     return Planned(gp, inputs, data, plan(gp, inputs, structure, None, data, name), rule)
+
+
+def _before(in_time: Plan, gp: Any, others: Inputs, data: Data | None) -> bool:
+    """Whether what was chosen along time goes before what there is for the cells of a grid."""
+    try:
+        return in_time.before(plan(gp, others, data=data))
+    except ValueError:  # gaps leave nothing there
+        return True
 
 
 def _as_grid(gp: Any, inputs: Inputs) -> Grid | None:
