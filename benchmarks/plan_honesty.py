@@ -133,17 +133,6 @@ def smooth_series(N: int, situation: str) -> Data:
     return Data(made.gp.replace(kernel=kernel), t, y, options, N * made.new)
 
 
-def outputs_together(N: int, situation: str) -> Data:
-    import structgp as sg
-
-    t, which = np.repeat(np.arange(N // 3), 3), np.tile(np.arange(3), N // 3)
-    y, options = observed(0.003 * t[:, None] + 0.1 * which[:, None], situation)
-    X = np.stack([1.0 * t, which], axis=1)
-    rng = np.random.default_rng(1)
-    new = np.stack([N / 3 * rng.random(PLACES), rng.integers(0, 3, PLACES)], axis=1)
-    return Data(sg.GP(sg.GaussianFilters(3), likelihood(sg, situation)), X, y, options, new)
-
-
 def on_grid(sizes: tuple[int, ...], situation: str, kernel: Any) -> Data:
     import structgp as sg
 
@@ -246,13 +235,12 @@ FAMILIES = {
     "JointChain": Family(space_time, "space-time", "JointChain", (500, 2000, 5000), GAPS),
     "Lines": Family(long_lines, "toeplitz-grid", "ToeplitzLines", (2000, 10_000, 50_000), ALIKE),
     "Toeplitz": Family(smooth_series, "toeplitz", "FourierToeplitz", (1000, 5000, 20_000), (*ALIKE, "few holes")),
-    "Levinson": Family(outputs_together, "toeplitz", "BlockLevinson", (600, 3000, 9000), ("easy", "few holes")),
     "Fourier": Family(smooth_series, "toeplitz", "FourierHoles", (4500, 10_000, 30_000), GAPS),
     "Woodbury": Family(polynomials, "features", "Woodbury", (1000, 10_000, 100_000)),
     "Neighbours": Family(on_points, "neighbours", "NeighbourEngine", (1000, 10_000, 50_000), (*ALIKE, *GAPS)),
     "Inducing": Family(on_points, "inducing:100", "InducingEngine", (1000, 5000, 20_000), (*ALIKE, *GAPS, "non-Gaussian")),
     "Inducing, groups": Family(on_points, in_groups, "InducingEngine", (1000, 5000, 20_000), ALIKE),
-    "Levinson": Family(several_outputs, "toeplitz", "BlockLevinson", (300, 900, 3000), ALIKE),
+    "Levinson": Family(several_outputs, "toeplitz", "BlockLevinson", (300, 900, 3000), (*ALIKE, "few holes")),
     "State-space": Family(scattered_times, "state-space", "Kalman", (1000, 10_000, 100_000), (*ALIKE, *GAPS)),
     "Inducing, classes": Family(
         lambda N, _: classes(on_points(N, "easy")), "inducing:50", "IndependentInducing", (300, 1000, 3000), ("non-Gaussian",)
