@@ -168,7 +168,7 @@ def fit_outputs(
     alone = apart.log_evidence if apart is not None and _ended(apart) else None
     asked_for = kernel is not None or lags not in (False, "auto")
     if not asked_for and _ended(fitted) and earlier.allows(took):  # else it is not known what sharing would gain
-        how = {name: options[name] for name in ("structure", "approximate", "inference") if name in options}
+        how = {name: value for name, value in options.items() if name in ("structure", "approximate", "inference")}
         least = _log_evidence_unshared(fitted, X, Z, how) if alone is None else alone
         if fitted.log_evidence - least <= must_pay(fitted.kernel):
             fitted = _most_likely_apart(fit, given, least)
