@@ -89,6 +89,10 @@ def test_the_value_that_is_missed_least_is_the_one_that_costs_least(x64):
     kept = missed_most(L, gram, 6)
     every = [np.delete(np.arange(7), i) for i in range(7)]
     assert np.isclose(lost(kept), min(map(lost, every)), rtol=1e-6)
+    step_by_step = np.arange(7)
+    for _ in range(3):
+        step_by_step = min((np.delete(step_by_step, i) for i in range(len(step_by_step))), key=lost)
+    assert np.array_equal(missed_most(L, gram, 4), step_by_step)
 
 
 def test_what_cannot_be_streamed_is_said():

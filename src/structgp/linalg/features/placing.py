@@ -97,17 +97,19 @@ def _greedy(column: Any, variances: Any, told: Told, count: int, gain: Callable[
 def missed_most(L: Float[np.ndarray, "M M"], gram: Float[np.ndarray, "M M"], count: int) -> Int[np.ndarray, " m"]:
     """So many of the values u = L v, the others dropped one by one: each time the one that is missed least.
 
-    `gram` is the precision that rows gave to v, Λ = L⁻ᵀ gram L⁻¹ that of u. Of u_i the others leave open 1 / (K⁻¹)_ii, so that
-    dropping it loses Λ_ii / (K⁻¹)_ii. The others then stand for it, by K_io K_oo⁻¹ u_o.
+    `gram` is the precision that rows gave to v, Λ = L⁻ᵀ gram L⁻¹ that of u. Of u_i the others leave 1 / P_ii open, P = K⁻¹:
+    dropping it loses Λ_ii / P_ii. They then stand for it by t = −P_io / P_ii, so that Λ becomes Λ_oo + t Λ_io + Λ_oi tᵀ
+    + Λ_ii ttᵀ, and P becomes P_oo − P_oi P_io / P_ii.
     """
-    kept, K = np.arange(len(L)), L @ L.T
-    known = np.linalg.solve(L.T, np.linalg.solve(L.T, gram.T).T)
+    kept, root = np.arange(len(L)), np.linalg.inv(L)
+    P, known = root.T @ root, root.T @ gram @ root
     while len(kept) > count:
-        least = int(np.argmin(np.diagonal(known) / np.diagonal(np.linalg.inv(K[np.ix_(kept, kept)]))))
-        rest = np.delete(np.arange(len(kept)), least)
-        others = kept[rest]
-        stand_in = np.zeros((len(kept), len(rest)))
-        stand_in[rest, np.arange(len(rest))] = 1.0
-        stand_in[least] = np.linalg.solve(K[np.ix_(others, others)], K[others, kept[least]])
-        known, kept = stand_in.T @ known @ stand_in, others
+        least = int(np.argmin(np.diagonal(known) / np.diagonal(P)))
+        left, alone = P[least, least], known[least, least]
+        stand_in = -P[least] / left  # −1 for itself, so that its own row and column vanish
+        with_it = known[least] + 0.5 * alone * stand_in
+        known = known + np.outer(stand_in, with_it) + np.outer(with_it, stand_in)
+        rest = np.arange(len(kept)) != least
+        P = (P - left * np.outer(stand_in, stand_in))[rest][:, rest]
+        known, kept = known[rest][:, rest], kept[rest]
     return kept
