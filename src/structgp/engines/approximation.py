@@ -72,20 +72,27 @@ NAMED: dict[str, Callable[[int | None], Approximation]] = {}  # what a name, and
 
 def as_approximation(given: Any) -> Approximation | None:
     """What the caller of a door means by ``approximate=``: a value, a name such as "state-space" or "inducing:500", or None."""
-    if given is None or isinstance(given, Approximation):
-        return given
-    if isinstance(given, str) and given in NAMES:
-        return FiniteState(given)
-    name, colon, number = given.partition(":") if isinstance(given, str) else ("", "", "")
-    if name not in NAMED or (colon and not number.isdecimal()):
+    found = None if given is None else _named(given)
+    if given is not None and found is None:
         raise ValueError(
             f"approximate must be one of {list(NAMES)}, or None to be exact, or what a value such as Inducing(500) says, "
             f"in short 'inducing:500' or 'neighbours:30'; got {given!r}"
         )
-    return NAMED[name](int(number) if colon else None)
+    return found
 
 
-def of_structure(given: Any) -> tuple[str, Approximation | None]:
+def of_structure(given: Any) -> tuple[Any, Approximation | None]:
     """An exact structure by its name, or "auto" and the approximation that was asked for in its place."""
-    named = isinstance(given, str) and given.partition(":")[0] in (*NAMES, *NAMED)
-    return ("auto", as_approximation(given)) if named or isinstance(given, Approximation) else (given, None)
+    found = _named(given)
+    return (given, None) if found is None else ("auto", found)
+
+
+def _named(given: Any) -> Approximation | None:
+    """A value, or what a name stands for; None where it is none."""
+    if isinstance(given, Approximation):
+        return given
+    name, colon, number = given.partition(":") if isinstance(given, str) else ("", "", "")
+    if name in NAMES and not colon:
+        return FiniteState(name)
+    known = name in NAMED and (not colon or number.isdecimal())
+    return NAMED[name](int(number) if colon else None) if known else None

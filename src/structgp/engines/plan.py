@@ -7,6 +7,7 @@ import dataclasses
 import math
 import sys
 import warnings
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from ..inputs.observations import Data
 from ..kernels.algebra import Sum
 from ..parameters.tree import free_vector, learned_leaves
 from ..posterior import Model
+from ..structure.approximate import NAMES
 from ..structure.base import No
 from .additive import AdditiveEngine
 from .approximation import NAMED, Approximation, as_approximation, of_structure
@@ -285,9 +287,7 @@ def plan(
     if approximation is not None:
         return _approximate_plan(model, inputs, structure, approximation, data, inference)
     engines, named = (ENGINES, BY_NAME) if model.likelihood.latents == 1 else (SEVERAL, ())
-    known = list(dict.fromkeys([*(engine.structure for engine in (*engines, *named)), *NAMED]))
-    if not isinstance(structure, str) or structure not in ("auto", *known):
-        raise ValueError(f"structure must be 'auto' or one of {known}, got {structure!r}")
+    check_structure(structure, model.likelihood.latents)
     offers = fitting_first(sorted((_answer(engine, model, inputs, data) for engine in engines), key=_rank))
     evaluations = evaluations_for(model, inputs, data)
     many = isinstance(model.kernel, Sum) and inputs.dimension > 1  # what is not asked for is worth a line there only
@@ -302,6 +302,17 @@ def plan(
     if data is not None and _flops(found.chosen) > LARGEST**3:
         _refuse_what_is_too_large(found, plan(model, inputs).engine.structure, int(np.sum(data.seen)))
     return found
+
+
+def check_structure(structure: Any, latents: int = 1, more: Iterable[str] = ()) -> None:
+    """Refuse what is no structure: an exact one, what may stand in for it by name, or one `more` that this door knows."""
+    engines: tuple[Engine, ...] = (*ENGINES, *BY_NAME) if latents == 1 else SEVERAL
+    known = list(dict.fromkeys([*(engine.structure for engine in engines), *NAMED, *NAMES, *more]))
+    if not isinstance(structure, str) or structure not in ("auto", *known):
+        raise ValueError(
+            f"structure must be 'auto' or one of {known}, or say how many as 'inducing:200' and 'neighbours:20' do, "
+            f"got {structure!r}"
+        )
 
 
 def _seen_in(inputs: Inputs) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,11 +27,26 @@ from ..engines.additive import AdditiveEngine
 from ..engines.base import Cost, Offer, units
 from ..engines.cholesky import Cholesky, cost_of_matrix
 from ..engines.inducing import InducingEngine
+from ..engines.kalman import Kalman
 from ..engines.neighbours import NeighbourEngine
 from ..engines.plan import Plan
 from ..learn.clock import OUT_OF_TIME, Deadline
 from ..likelihoods.labels import Bernoulli
-from .candidates import LEARNED_FROM, ONE_FUNCTION, SECONDS, SUMS, Candidate, Limits, for_many_rows, functions_of, with_both
+from .candidates import (
+    NOTHING,
+    ONE_FUNCTION,
+    SECONDS,
+    SUMS,
+    Candidate,
+    Limits,
+    Process,
+    for_many_rows,
+    functions_of,
+    of_process,
+    of_rows,
+    task_of,
+    with_both,
+)
 from .judge import Tried, best, charged_evidence, class_probabilities, log_probabilities
 from .one_against_rest import OneAgainstRest
 
@@ -80,26 +95,32 @@ def of_many_rows(
     link: str = "probit",
     seconds: float | None = SECONDS,
     groups: tuple[int, ...] = (),
+    process: Process | None = None,
+    told: Mapping[str, Any] = NOTHING,
 ) -> tuple[Any, Plan]:
     """The best of all that can take so many rows, given numbers, or labels 0, …, classes − 1, or the one asked for.
 
-    Columns of one of the `groups` stand for one, with one lengthscale. The plan says how each of them did, and how long it
-    took.
+    Columns of one of the `groups` stand for one, with one lengthscale. A `process` that is asked for is taken in place of ours,
+    with what is `told` of each row besides. The plan says how each of them did, and how long it took.
     """
-    task = "classification" if classes else "regression"
+    labels = classes > 0 if process is None else process.labels
+    task = "classification" if labels else "regression" if process is None else task_of(process.gp)
     y, limits = y.astype(float), SEARCH if seconds is None else SEARCH._replace(seconds=SEARCHING * seconds)
-    candidates = for_many_rows(task, X.shape, Bernoulli(link), classes, seed, limits, groups)
+    if process is None:
+        candidates = for_many_rows(task, X.shape, Bernoulli(link), classes, seed, limits, groups)
+    else:
+        candidates = of_process(process, X.shape, seed, limits)
     if structure != "auto":
         fitted = candidates[structure].fit(X, y, None, Deadline.after(seconds))
         return fitted, Plan((_offer(Attempt(structure, candidates[structure]), fitted, X, classes),))
     deadline = Deadline.after(seconds)
-    attempts = _attempts(X, y, task, candidates, seed, deadline)
+    attempts = _attempts(_Rows.of(X, y, task, seed, told), candidates, deadline)
     ran = [attempt for attempt in attempts if attempt.fitted is not None]
     if not ran:
         raise ValueError(f"nothing could be learned from these rows: {attempts[0].reason}")
     evidences = [charged_evidence(attempt.candidate, attempt.fitted, len(y), task) for attempt in ran]
     winner = ran[best([Tried(*tried) for tried in zip(evidences, (attempt.scores for attempt in ran), strict=True)])]
-    given = _given_all(winner, X, y, deadline)
+    given = _given_all(winner, X, y, told, deadline)
     chosen = _offer(winner, given, X, classes)
     chosen = dataclasses.replace(chosen, note=f"{chosen.note}; {winner}" if chosen.note else str(winner))
     others = [_not_taken(attempt, X, classes) for attempt in attempts if attempt is not winner]
@@ -107,30 +128,27 @@ def of_many_rows(
     return given, Plan((chosen, *others, *exactly))
 
 
-def _given_all(winner: Attempt, X: np.ndarray, y: np.ndarray, deadline: Deadline) -> Any:
+def _given_all(winner: Attempt, X: np.ndarray, y: np.ndarray, told: Mapping[str, Any], deadline: Deadline) -> Any:
     """The winner with all rows, learned on where it was stopped too early."""
     if winner.scores is None:
         return winner.fitted
     until = deadline.earlier(ENDING)
     if winner.cut_off and winner.candidate.go_on is not None and not until.passed():
-        return winner.candidate.go_on(winner.fitted, X, y, until)
-    return winner.candidate.refit(winner.fitted, X, y)
+        return winner.candidate.go_on(winner.fitted, X, y, until, **told)
+    return winner.candidate.refit(winner.fitted, X, y, **told)
 
 
-def _attempts(
-    X: np.ndarray, y: np.ndarray, task: str, candidates: dict[str, Candidate], seed: int, deadline: Deadline
-) -> list[Attempt]:
+def _attempts(rows: _Rows, candidates: dict[str, Candidate], deadline: Deadline) -> list[Attempt]:
     """What each of the candidates that there is time for makes of the rows that it does not learn from."""
     order = sorted(candidates, key=lambda name: (name not in ONE_FUNCTION, candidates[name].seconds))
     learning = deadline.earlier(GIVING)
     first, *rest = order
     if all(_late(candidates[name], learning.left() - candidates[first].seconds) for name in rest):
         reasons = {name: _late(candidates[name], learning.left() - candidates[first].seconds) for name in rest}
-        alone = _attempt(first, candidates[first], deadline.earlier(ENDING), lambda one, until: one.fit(X, y, None, until))
+        alone = _attempt(first, candidates[first], deadline.earlier(ENDING), rows.all_learned)
         if alone.fitted is not None:
             done = {first: alone} | {name: Attempt(name, candidates[name], reason=reasons[name]) for name in rest}
             return [done[name] for name in candidates]
-    rows = _Rows.of(X, y, task, seed)
     done = {}
     for place, name in enumerate(order):
         one = candidates[name]
@@ -190,18 +208,24 @@ class _Rows(NamedTuple):
     task: str
     kept: np.ndarray
     held: np.ndarray
+    told: Mapping[str, Any] = NOTHING  # of each row besides
 
     @classmethod
-    def of(cls, X: np.ndarray, y: np.ndarray, task: str, seed: int) -> _Rows:
+    def of(cls, X: np.ndarray, y: np.ndarray, task: str, seed: int, told: Mapping[str, Any] = NOTHING) -> _Rows:
         held = np.random.default_rng(seed).permutation(len(y))[: min(int(HELD * len(y)), MOST_HELD)]
         kept = np.setdiff1d(np.arange(len(y)), held)
-        return cls(X, y, task, kept if task == "regression" else with_both(kept, y), held)
+        return cls(X, y, task, with_both(kept, y) if task == "classification" else kept, held, told)
+
+    def all_learned(self, one: Candidate, deadline: Deadline) -> Any:
+        return one.fit(self.X, self.y, None, deadline, **self.told)
 
     def learned(self, one: Candidate, deadline: Deadline) -> Any:
-        return one.fit(self.X[self.kept], self.y[self.kept], None, deadline)
+        return one.fit(self.X[self.kept], self.y[self.kept], None, deadline, **of_rows(self.told, self.kept, len(self.y)))
 
     def scored(self, fitted: Any) -> np.ndarray:
-        return log_probabilities(fitted, self.task, self.X[self.held], self.y[self.held])
+        told = of_rows(self.told, self.held, len(self.y))
+        scores = log_probabilities(fitted, self.task, self.X[self.held], self.y[self.held], **told)
+        return scores.reshape(len(scores), -1).sum(axis=1)
 
     def error_of(self, fitted: Any) -> float:
         """The mean squared error on rows held out, of the probabilities where there are labels."""
@@ -250,18 +274,14 @@ def _offer(attempt: Attempt, fitted: Any, X: np.ndarray, classes: int) -> Offer:
     """What one evaluation of the evidence takes, and how many functions a sum has."""
     N, D = X.shape
     structure, parts = attempt.structure, fitted.parts if isinstance(fitted, OneAgainstRest) else (fitted,)
-    if structure in ONE_FUNCTION and classes and N > LEARNED_FROM:
-        return dataclasses.replace(parts[0].plan.chosen, note=f"learned from {LEARNED_FROM} rows")
-    if structure == "dense":
-        note = f"learned from {parts[0].learning.rows} rows" if parts[0].learning.rows else ""
-        return dataclasses.replace(parts[0].plan.chosen, note=note)
     if structure in ONE_FUNCTION:
-        return parts[0].plan.chosen
+        rows = parts[0].learning.rows
+        return dataclasses.replace(parts[0].plan.chosen, note=f"learned from {rows} rows") if rows else parts[0].plan.chosen
     if structure == "additive":
         note = f"one function for each of {D} columns"
     else:
         note = f"projection pursuit, {sum(attempt.candidate.numbers(part) for part in parts) // (D + 1)} functions"
-    if not classes:
+    if fitted.likelihood.is_gaussian:
         return dataclasses.replace(getattr(fitted, "additive", fitted).plan.offers[0], note=note)
     F = 20 * D
     cost = Cost(flops=2.0 * NEWTON * functions_of(classes) * N * F**2, bytes=8.0 * (N * D + 6 * F**2))
@@ -271,7 +291,7 @@ def _offer(attempt: Attempt, fitted: Any, X: np.ndarray, classes: int) -> Offer:
 def _not_taken(attempt: Attempt, X: np.ndarray, classes: int) -> Offer:
     """One that competed in vain, or not at all."""
     if attempt.fitted is None:
-        engines = {"dense": Cholesky(), "inducing": InducingEngine(), "neighbours": NeighbourEngine()}
+        engines = {"dense": Cholesky(), "inducing": InducingEngine(), "neighbours": NeighbourEngine(), "state-space": Kalman()}
         engine = engines.get(attempt.structure, AdditiveEngine())
         return Offer(engine, reason=f"{(SUMS | ONE_FUNCTION)[attempt.structure]}: {attempt.reason}")
     offer = _offer(attempt, attempt.fitted, X, classes)

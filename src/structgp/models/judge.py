@@ -11,6 +11,7 @@ model is taken.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -164,9 +165,12 @@ def turned_off(fitted: Any) -> tuple[int, int]:
     return numbers, turned
 
 
-def log_probabilities(fitted: Any, task: str, X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """log p of each new observation."""
-    prediction = fitted.predict(X)
+def log_probabilities(fitted: Any, task: str, X: np.ndarray, y: np.ndarray, noise: Any = None, extra: Any = None) -> np.ndarray:
+    """log p of each new observation, with known `noise` and what else is known of it."""
+    prediction = fitted.predict(X) if extra is None else fitted.predict(X, extra=extra)
+    if noise is not None:
+        known = np.reshape(noise, np.shape(noise) + (1,) * (np.ndim(y) - 1)) if np.ndim(noise) == 1 else noise
+        prediction = dataclasses.replace(prediction, variance=prediction.variance + known)
     return prediction.log_prob(y) if task != "classification" else log_of_class(class_probabilities(prediction), y)
 
 

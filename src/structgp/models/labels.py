@@ -214,15 +214,18 @@ class FittedLabels(Result):
         return self.model.likelihood
 
     @double_precision
-    def predict(self, X: Any) -> Prediction:
-        """The belief about f at new places; `.probability` for labels, `.observed` for counts."""
+    def predict(self, X: Any, extra: Any = None) -> Prediction:
+        """The belief about f at new places; `.probability` for labels, `.observed` for counts, of this exposure (`extra`)."""
         new = as_inputs(X, allow_empty=True, clocks=self.clocks or (None,) * len(self.scores.values))
         if new.dimension != len(self.scores.values):
             raise ValueError(f"X has {how_many(new.dimension, 'column')}, but the model was given {len(self.scores.values)}")
         Z = self.scores(np.asarray(new.points))
         found = [_marginals(self.model, self.mode, self.waves, piece) for piece in pieces(Z)]
         mean, variance = (np.concatenate([np.zeros(0), *(np.asarray(part[i]) for part in found)])[: len(Z)] for i in range(2))
-        return Prediction(mean, variance, self.likelihood)
+        if extra is not None:
+            extra = np.asarray(extra, dtype=float)
+            self.likelihood.check_extra(extra, mean.shape)
+        return Prediction(mean, variance, self.likelihood, extra=self.likelihood.told_by(np.asarray(new.points), extra))
 
     @double_precision
     def given(self, X: Any, y: Any) -> FittedLabels:

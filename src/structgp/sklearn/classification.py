@@ -14,9 +14,11 @@ from ..kernels.independent import kernels_of
 from ..kernels.metrics import GroupMetric
 from ..kernels.nonstationary import Constant
 from ..kernels.stationary import Matern52, SquaredExponential
+from ..learn.clock import Deadline
 from ..likelihoods.categories import Categorical
 from ..likelihoods.labels import Bernoulli
 from ..means import ConstantMean
+from ..models.candidates import SUMS
 from ..models.choose import of_many_rows
 from ..models.codes import Codes
 from ..models.labels import NormalScores
@@ -91,6 +93,7 @@ class GPClassifier(ClassifierMixin, Learner):
     multi_class: str = "one-against-rest"
     inference: str | None = None
     _scores: NormalScores | None = dataclasses.field(default=None, init=False)  # of the columns, where there are many rows
+    _many: bool = dataclasses.field(default=False, init=False)  # whether rows are too many for their matrix
     _codes: Codes | None = dataclasses.field(default=None, init=False)  # among them, where labels are more probable with these
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -105,7 +108,10 @@ class GPClassifier(ClassifierMixin, Learner):
         self._codes = None
         if self.kernel is None and X.shape[1] > 1:
             self._codes = Codes.of(X, self._standardised(X), codes)
-        plain = self.kernel is None and self.inference in (None, "laplace") and self.learn and X.shape[1] > 1
+        apart = len(classes) == 2 or self.multi_class == "one-against-rest"
+        suits = self.inference in (None, "laplace") if self.structure in SUMS else self.inference is None and apart
+        plain = self.kernel is None and suits and self.learn and X.shape[1] > 1
+        self._many = self.kernel is None and self._takes_too_long(X, "classification", len(classes))
         if self._without_matrix(X, plain, "classification", len(classes)):
             rows, groups = self._standardised(X), () if self._codes is None else self._codes.groups
             how = (self.structure, self._seed(), len(classes), self.link, self.seconds, groups)
@@ -119,15 +125,17 @@ class GPClassifier(ClassifierMixin, Learner):
         mean: Any = self._level()
         if several and mean is not None:
             mean = ConstantMean(np.zeros(len(self.classes_)))
-        self._fit(GP(self._kernel(), likelihood, mean), self._standardised(X), codes.astype(float), inference=self.inference)
+        gp = GP(self._kernel(), likelihood, mean)
+        self._fit(gp, self._standardised(X), codes.astype(float), inference=self.inference, labels=True)
         return self
 
     def _fit_each(self, X: np.ndarray, codes: np.ndarray) -> None:
         """A model for each class against the rest."""
-        parts = []
+        parts, deadline = [], Deadline.after(self.seconds)
         for c, kernel in enumerate(kernels_of(self._kernel(), len(self.classes_))):
             gp = GP(kernel, Bernoulli(link=self.link), self._level())
-            self._fit(gp, X, (codes == c).astype(float), inference=self.inference)
+            until = deadline.share(len(self.classes_) - c)
+            self._fit(gp, X, (codes == c).astype(float), inference=self.inference, labels=True, until=until)
             parts.append(self.fitted_)
         self._keep(OneAgainstRest(tuple(parts)), self.plan_)
         self.kernel_ = tuple(part.kernel for part in parts)
@@ -145,7 +153,7 @@ class GPClassifier(ClassifierMixin, Learner):
 
     def _level(self) -> Any:
         """The mean of labels: few inducing inputs say too little of a level that is part of the kernel."""
-        return None if of_structure(self.structure)[1] is None else ConstantMean()
+        return None if of_structure(self.structure)[1] is None and not self._many else ConstantMean()
 
     def _standardised(self, X: np.ndarray) -> np.ndarray:
         center, scale = self._units

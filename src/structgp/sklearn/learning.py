@@ -7,13 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from ..engines.approximation import of_structure
+from ..engines.approximation import as_approximation, of_structure
+from ..engines.cholesky import cost_of_matrix
+from ..engines.memory import available
+from ..engines.plan import check_structure
 from ..inputs.layouts import as_inputs
 from ..inputs.observations import read_observations
+from ..learn.clock import Deadline
 from ..learn.initialise import suggested
 from ..means import ConstantMean, LinearMean, ZeroMean
-from ..models.candidates import SECONDS, SUMS, affordable_rows
-from ..models.choose import ENDING
+from ..models.candidates import INDUCING, SECONDS, SUMS, Process, affordable_rows, task_of
+from ..models.choose import ENDING, of_many_rows
+from ..parameters.tree import free_vector
 from ..process.gp import GP
 from .rows import RowReader
 
@@ -32,16 +37,48 @@ class Learner(RowReader):
     max_evaluations: int = 200
     random_state: Any = None
 
-    def _fit(self, gp: GP, X: np.ndarray, y: np.ndarray, **options: Any) -> None:
-        """Learn, or condition with the parameters as they are, and keep what scikit-learn's users look for."""
-        if self.learn:
-            options |= {"restarts": self.restarts, "seed": self._seed(), "max_evaluations": self.max_evaluations}
-            seconds = None if self.seconds is None else (1 - ENDING) * self.seconds
-            options |= {"parameters": self.parameters, "seconds": seconds}
-        action = gp.fit if self.learn else gp.condition
+    def _fit(
+        self,
+        gp: GP,
+        X: np.ndarray,
+        y: np.ndarray,
+        *,
+        inference: str | None = None,
+        labels: bool = False,
+        until: Deadline | None = None,
+        **told: Any,
+    ) -> None:
+        """Learn, or condition with the parameters as they are, and keep what scikit-learn's users look for.
+
+        What is `told` of each row are known noise and what the likelihood wants to know besides.
+        """
+        told = {name: value for name, value in told.items() if value is not None}
+        seconds = self.seconds if until is None or self.seconds is None else until.left()
+        how: dict[str, Any] = {} if inference is None else {"inference": inference}
         structure, approximate = of_structure(self.structure)
-        fitted = action(X, y, structure=structure, approximate=approximate, **options)
+        if structure == "auto" and approximate is None and self._beyond(gp, X, y, seconds, told):
+            if self.learn:
+                process = Process(gp, inference, labels, evaluations=self.max_evaluations)
+                self._keep(*of_many_rows(X, y, "auto", self._seed(), seconds=seconds, process=process, told=told))
+                return
+            approximate = as_approximation(f"inducing:{INDUCING}")
+        options: dict[str, Any] = {}
+        if self.learn:
+            options = {"restarts": self.restarts, "seed": self._seed(), "max_evaluations": self.max_evaluations}
+            options |= {"parameters": self.parameters, "seconds": None if seconds is None else (1 - ENDING) * seconds}
+        action = gp.fit if self.learn else gp.condition
+        fitted = action(X, y, structure=structure, approximate=approximate, **how, **told, **options)
         self._keep(fitted, fitted.plan)
+
+    def _beyond(self, gp: GP, X: np.ndarray, y: np.ndarray, seconds: float | None, told: dict[str, Any]) -> bool:
+        """Whether nothing but the matrix of all rows is exact, and that takes longer than there is time for, or more memory."""
+        if not (isinstance(self.parameters, str) and self.parameters in ("auto", "best")):
+            return False
+        (N, D), numbers = X.shape, len(free_vector(gp)) if self.learn else 0
+        each = None if seconds is None else seconds / gp.likelihood.latents**2
+        slow = each is not None and affordable_rows(D, task_of(gp), 0, each, numbers) < N
+        large = slow or cost_of_matrix(N, D).bytes > available()
+        return large and gp.plan(X, y=y, **told).engine.structure == "dense"
 
     def _keep(self, fitted: Any, plan: Any) -> None:
         self.fitted_, self.plan_ = fitted, plan
@@ -50,15 +87,23 @@ class Learner(RowReader):
 
     def _without_matrix(self, X: np.ndarray, plain: bool, task: str, classes: int = 0) -> bool:
         """Whether the matrix of all rows is too large for the time that there is, or something else was asked for."""
-        if of_structure(self.structure)[1] is not None:
+        structure, approximate = of_structure(self.structure)
+        if approximate is not None:
             return False
+        check_structure(structure, more=SUMS)
         if self.structure in SUMS and not plain:
             raise ValueError(
                 f"structure={self.structure!r} learns its own kernel from two columns or more: leave kernel, noise, mean, "
                 "inference and learn to their defaults, or see AdditiveGP and ProjectionPursuitGP"
             )
-        if self.structure != "auto" or not plain or self.seconds is None:
+        if self.structure != "auto" or not plain:
             return plain and self.structure in SUMS
+        return self._takes_too_long(X, task, classes)
+
+    def _takes_too_long(self, X: np.ndarray, task: str, classes: int = 0) -> bool:
+        """Whether learning from the matrix of all rows takes longer than there is time for, where the choice is ours."""
+        if self.structure != "auto" or self.seconds is None:
+            return False
         return len(X) > affordable_rows(X.shape[1], task, classes, self.seconds)
 
 

@@ -16,6 +16,7 @@ from ..likelihoods.base import Likelihood
 from ..likelihoods.counts import NegativeBinomial, Poisson
 from ..likelihoods.gaussian import Gaussian
 from ..likelihoods.robust import LaplaceNoise, MixtureNoise, StudentT
+from ..models.candidates import Process
 from ..models.choose import of_many_rows
 from ..parameters.tree import Annotated, fixed
 from ..process.gp import GP
@@ -265,7 +266,13 @@ class GPCountRegressor(RegressorMixin, Learner):
         kernel = Matern52(lengthscale=np.ones(D) if D > 1 else 1.0) if self.kernel is None else self.kernel
         gp = GP(kernel, FAMILIES[self.family](), as_mean(self.mean, D))
         gp = in_units_of(gp, X, y, extra=exposure) if self.kernel is None else gp
-        self._fit(gp, X, y, inference=self.inference, extra=exposure)
+        ours = self.kernel is None and isinstance(self.mean, str) and self.mean == "constant"
+        plain = ours and self.learn and self.inference is None and exposure is None and X.shape[1] > 1
+        if self._without_matrix(X, plain, "counts"):
+            process = Process(gp, sums=True, evaluations=self.max_evaluations)
+            self._keep(*of_many_rows(X, y, self.structure, self._seed(), seconds=self.seconds, process=process))
+        else:
+            self._fit(gp, X, y, inference=self.inference, extra=exposure)
         return self
 
     def predict(self, X: Any, exposure: Any = None, return_std: bool = False) -> Any:
