@@ -53,8 +53,9 @@ class GPClassifier(ClassifierMixin, Learner):
     inference : {"ep", "laplace", "variational", "power-ep"} or None, default None
         How the posterior is approximated; None takes EP, and Laplace for a softmax.
     structure : str, default "auto"
-        The algorithm, as in `GP.fit`. Where the matrix of all rows takes longer than `seconds`, and kernel, inference and learn
-        are left to their defaults, "auto" lets others compete in place of it, as in `GPRegressor`.
+        The algorithm, as in `GP.fit`. Where the matrix of all rows takes longer than `seconds`, "auto" lets others compete in
+        place of it, as in `GPRegressor`: sums of functions where kernel, inference and learn are left to their defaults, and
+        one function of all columns, learned from some rows, that sees all of them through inducing inputs.
     learn : bool, default True
         Whether `fit` learns the parameters or leaves them as they are.
     parameters : str or Averaging, default "auto"

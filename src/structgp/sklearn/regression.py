@@ -43,10 +43,11 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, Learner):
         What the function is expected to be before it is seen; the numbers in it are learned.
     structure : str, default "auto"
         The algorithm, as in `GP.fit`; "auto" takes the fastest that is exact. `plan_` tells which one, and why. Where the
-        matrix of all rows takes longer than `seconds`, and all else is left to its defaults, "auto" lets others compete in
-        place of the exact one ("dense"): functions of one column each ("additive") or of learned projections
-        ("projection-pursuit"), and one function of all columns through inducing inputs ("inducing", or "inducing:200" for so
-        many), of two to four columns by neighbours of each row ("neighbours", or "neighbours:20"), or of up to 10,000 rows
+        matrix of all rows takes longer than `seconds`, or more memory than there is, "auto" lets others compete in place of
+        the exact one ("dense"): functions of one column each ("additive") or of learned projections ("projection-pursuit"),
+        where all else is left to its defaults, and one function of all columns, with the kernel, mean and noise that were
+        asked for, through inducing inputs ("inducing", or "inducing:200" for so many), of two to four columns by neighbours
+        of each row ("neighbours", or "neighbours:20"), of one through a finite state ("state-space"), or of up to 10,000 rows
         exactly, learned from some of them. The winner is the one by which rows held out are most probable, and `plan_` says
         how each did, or why it was not tried. All of these can be asked for by name.
     learn : bool, default True
@@ -237,8 +238,12 @@ class GPCountRegressor(RegressorMixin, Learner):
         How counts scatter around the rate: with the rate as their variance, or with more, which is learned.
     mean : {"constant", "zero", "linear"}, number, function or Mean, default "constant"
         What the logarithm of the rate is expected to be before it is seen.
-    inference, structure, learn, parameters, restarts, seconds, max_evaluations, random_state
+    inference, learn, parameters, restarts, seconds, max_evaluations, random_state
         As in `GPClassifier`.
+    structure : str, default "auto"
+        As in `GPRegressor`: where the matrix of all rows takes too long, one function of all columns is learned from some of
+        them and sees all through inducing inputs, and sums of functions compete with it where all else is left to its defaults
+        and there is no exposure.
 
     Examples
     --------
