@@ -279,22 +279,22 @@ PLANE = sg.GP(sg.Matern52([0.1, 0.1]), sg.Gaussian(0.1))
 TAKEN = r"learns in about [\d.]+ (ms|s|min|h)"
 # model, inputs, values, the structure that is asked for, and what is named instead, the quickest first
 SLOWLY = {
-    "scattered rows": (PLANE, ROWS, ROWS[:, 0], "auto", ["approximate=sg.Neighbours(30)", "approximate=sg.Inducing(500)"]),
-    "labels": (PLANE.replace(likelihood=sg.Bernoulli()), ROWS, SIGNS, "auto", ["approximate=sg.Inducing(500)"]),
-    "outliers": (PLANE.replace(likelihood=sg.StudentT(4.0, 0.1)), ROWS, ROWS[:, 0], "auto", ["approximate=sg.Inducing(500)"]),
+    "scattered rows": (PLANE, ROWS, ROWS[:, 0], "auto", ["structure='neighbours:30'", "structure='inducing:500'"]),
+    "labels": (PLANE.replace(likelihood=sg.Bernoulli()), ROWS, SIGNS, "auto", ["structure='inducing:500'"]),
+    "outliers": (PLANE.replace(likelihood=sg.StudentT(4.0, 0.1)), ROWS, ROWS[:, 0], "auto", ["structure='inducing:500'"]),
     "a grid with holes": (
         sg.GP(sg.Matern52(0.1), sg.Gaussian(0.1)),
         sg.Grid(np.linspace(0, 1, 80), np.linspace(0, 1, 100)),
         np.where(np.arange(8000) % 7, 1.0, np.nan),
         "auto",
-        ["approximate=sg.Neighbours(30)", "approximate=sg.Inducing(500)"],
+        ["structure='neighbours:30'", "structure='inducing:500'"],
     ),
     "a line, by name": (
         sg.GP(sg.SquaredExponential(0.1), sg.Gaussian(0.1)),
         np.sort(ROWS[:, 0]),
         ROWS[:, 1],
         "dense",
-        ["structure='auto', approximate='state-space'", "structure='auto', approximate=sg.Inducing(500)"],
+        ["structure='state-space'", "structure='inducing:500'"],
     ),
 }
 

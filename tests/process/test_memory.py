@@ -35,11 +35,11 @@ def test_a_matrix_that_does_not_fit(little, verb):
 def test_what_would_be_accepted_is_named(little):
     rows = RNG.uniform(size=(700, 2))
     little(8e6)
-    both = r"take at most 5\d\d rows, or approximate=sg.Neighbours\(30\)$"  # 500 inducing inputs would not fit
+    both = r"take at most 5\d\d rows, or structure='neighbours:30'$"  # 500 inducing inputs would not fit
     with pytest.raises(MemoryError, match=both):
         GP.fit(rows, rows[:, 0])
-    assert "\n           instead: approximate=sg.Neighbours(30) learns in about" in str(GP.plan(rows))
-    named = r"or structure='auto', approximate=sg.Neighbours\(30\)$"
+    assert "\n           instead: structure='neighbours:30' learns in about" in str(GP.plan(rows))
+    named = r"or structure='neighbours:30'$"
     with pytest.raises(MemoryError, match=named):
         GP.fit(rows, rows[:, 0], structure="dense")
 
@@ -56,7 +56,7 @@ def test_an_update_that_does_not_fit(little):
     t = np.arange(200.0)
     line = sg.GP(sg.SquaredExponential(3.0)).condition(t, np.sin(t), structure="dense")
     little(6e5)
-    with pytest.raises(MemoryError, match=r"condition anew, with fewer rows, or approximate='state-space'$"):
+    with pytest.raises(MemoryError, match=r"condition anew, with fewer rows, or structure='state-space'$"):
         line.update([200.5], [0.0])
 
 
@@ -71,7 +71,7 @@ def test_what_fits_is_named_and_goes_first(little):
     assert gp.plan(t).engine.name == "Toeplitz"
     with pytest.raises(
         MemoryError,
-        match=r"take structure='toeplitz' \(.* kB\), or at most .* rows, or structure='auto', approximate='state-space'$",
+        match=r"take structure='toeplitz' \(.* kB\), or at most .* rows, or structure='state-space'$",
     ):
         gp.condition(t, np.sin(t), structure="dense")
 

@@ -9,6 +9,7 @@ from scipy.stats import norm
 import structgp as sg
 import zoo
 from structgp import GPClassifier, GPCountRegressor, GPRegressor
+from structgp.engines import memory
 from structgp.learn.clock import NEVER
 from structgp.models import candidates, choose, judge
 from structgp.models.candidates import Process, affordable_rows, of_process
@@ -182,6 +183,18 @@ def test_nothing_stands_in_unasked(few_are_many, monkeypatch):
     assert chosen.engine.structure == "dense"
     assert GPRegressor(OWN, structure="dense", max_evaluations=1).fit(X, Y).plan_.engine.structure == "dense"
     assert GPRegressor(OWN, learn=False).fit(X, Y).plan_.engine.structure == "inducing"
+
+
+def test_so_it_is_where_the_matrix_needs_more_memory_than_there_is(few_are_many, monkeypatch):
+    """However much time there is; and what could be asked for is said in words of this door."""
+    monkeypatch.setattr("structgp.sklearn.learning.affordable_rows", lambda *_: 10**6)
+    monkeypatch.setattr(memory, "available", lambda: 5e4)
+    model = GPRegressor(OWN, max_evaluations=4, seconds=None).fit(X, Y, noise=0.01 * AREA)
+    assert model.plan_.engine.structure == "inducing"
+    monkeypatch.setattr(memory, "available", lambda: 8e6)
+    rows = RNG.uniform(size=(700, 2))
+    with pytest.raises(MemoryError, match=r"take at most 5\d\d rows, or structure='neighbours:30'$"):
+        GPRegressor(structure="dense").fit(rows, rows[:, 0])
 
 
 def test_names_of_structures_are_those_of_the_door():

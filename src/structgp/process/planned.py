@@ -8,11 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import where
-from ..engines.approximation import Approximation, FiniteState
-from ..engines.inducing_inputs import USUAL, Inducing
 from ..engines.machine import at_hand, reference
 from ..engines.memory import fits
-from ..engines.neighbours import Neighbours
 from ..engines.plan import FEW_ROWS, Plan, Remedy, asked_for, plan
 from ..inference.base import Inference
 from ..inputs.layouts import Grid, Inputs, Points, Times, as_times_of_outputs, clocks_of, grid_of
@@ -21,7 +18,7 @@ from ..kernels.outputs import outputs_of
 from ..structure.kronecker import all_factors
 
 MOST_ROWS = 5000  # of a table up to which the whole matrix, which is exact, goes before what a grid gives to a tolerance
-REMEDIES = FiniteState("state-space"), Neighbours(), Inducing(USUAL)  # what is looked at where the plan takes long
+REMEDIES = "state-space", "neighbours:30", "inducing:500"  # what is looked at where the plan takes long
 ALONG_TIME = ("markov", "toeplitz")  # structures of rows of a time and the number of an output
 
 
@@ -49,27 +46,23 @@ def planned(
 def remedies_for(
     slow: Plan, gp: Any, inputs: Inputs, structure: str, data: Data | None, rule: Inference | None
 ) -> tuple[Remedy, ...]:
-    """What would be accepted for the same model and data, fits into memory and learns in half the time, the quickest first."""
-    named = "" if structure == "auto" else "structure='auto', "
-    candidates: dict[str, Approximation | None] = {"structure='auto'": None} if named else {}
-    candidates |= {f"{named}approximate={_written(one)}": one for one in REMEDIES}
+    """What would be accepted for the same model and data, fits into memory and learns in half the time, the quickest first.
+
+    In words that every door takes: estimators know of no `approximate`.
+    """
     seconds = lambda plan: reference().seconds(plan.learning())
     found = []
-    for words, approximation in candidates.items():
+    for name in REMEDIES if structure == "auto" else ("auto", *REMEDIES):
+        approximation = asked_for(None, name)[1]
         if approximation is not None and approximation.needless(inputs):
             continue
         try:
-            other = _planned_here(gp, inputs, "auto", approximation, data, rule).plan
+            other = _planned_here(gp, inputs, name, None, data, rule).plan
         except ValueError:  # it says No itself
             continue
         if fits(other.chosen) and (seconds(other) < seconds(slow) / 2 or not fits(slow.chosen)):
-            found.append(Remedy(words, other))
+            found.append(Remedy(f"structure={name!r}", other))
     return tuple(sorted(found, key=lambda remedy: seconds(remedy.plan)))
-
-
-def _written(approximation: Approximation) -> str:
-    """As a caller writes it."""
-    return repr(approximation) if isinstance(approximation, FiniteState) else f"sg.{approximation!r}"
 
 
 def _planned(gp: Any, inputs: Inputs, structure: str, approximate: Any, data: Data | None, rule: Inference | None) -> Planned:

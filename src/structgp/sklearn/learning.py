@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..engines import memory
 from ..engines.approximation import as_approximation, of_structure
 from ..engines.cholesky import cost_of_matrix
-from ..engines.memory import available
 from ..engines.plan import check_structure
 from ..inputs.layouts import as_inputs
 from ..inputs.observations import read_observations
@@ -77,7 +77,7 @@ class Learner(RowReader):
         (N, D), numbers = X.shape, len(free_vector(gp)) if self.learn else 0
         each = None if seconds is None else seconds / gp.likelihood.latents**2
         slow = each is not None and affordable_rows(D, task_of(gp), 0, each, numbers) < N
-        large = slow or cost_of_matrix(N, D).bytes > available()
+        large = slow or cost_of_matrix(N, D).bytes > memory.available()
         return large and gp.plan(X, y=y, **told).engine.structure == "dense"
 
     def _keep(self, fitted: Any, plan: Any) -> None:
