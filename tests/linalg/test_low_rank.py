@@ -92,6 +92,15 @@ def test_sites_without_density_have_no_value(x64):
     assert np.isnan(in_few_rows(X, theta, Z, w.at[0].set(-50.0), t, Rule(1.0), True)[0])
 
 
+def test_a_thousand_centres_need_next_to_no_jitter(x64):
+    """Apart as k-means puts them in eight columns, also where the function is so smooth that a few would do."""
+    X = np.random.default_rng(0).normal(size=(5000, 8))
+    Z = jnp.asarray(centres(X, X, 1000, np.random.default_rng(0)))
+    added = jax.jit(lambda length: jnp.trace(with_jitter(K := bell((2.0, length), Z, Z)) - K) / 2000.0)
+    assert len(Z) == 1000
+    assert all(1e-13 < float(added(length)) < 1e-11 for length in (1.0, 3.0))
+
+
 def test_clusters_are_found():
     rng = np.random.default_rng(0)
     middles = rng.normal(size=(6, 3)) * 20
