@@ -108,7 +108,7 @@ class HostLowRank:
         left = lambda columns: blas.dtrsm(1.0, L, np.asfortranarray(columns), side=0, lower=1, trans_a=1)
         around = lambda matrix: left(left(matrix).T)
         B, gamma = around(inverse - eye) if only_charged else None, left(m)
-        VcV = a * (self._A - eye) if only_charged else np.zeros_like(eye)
+        VcV = a * (self._A - eye) if only_charged else np.zeros(eye.shape, order="F")
         for i, (rows, V) in enumerate(self._again()):
             if only_charged:
                 BK = rows.K @ B
@@ -124,10 +124,9 @@ class HostLowRank:
             to = _less(to, 2 * got.residual @ G, m)
             for sign in (1.0, -1.0):  # two halves of the work of one product
                 some = sign * got.d > 0
-                half = (
-                    blas.dsyrk(1.0, np.asfortranarray(V[:, some] * np.sqrt(sign * got.d[some])), lower=1) if some.any() else 0.0
-                )
-                VcV += sign * half
+                if some.any():
+                    half = V.T[some] * np.sqrt(sign * got.d[some])[:, None]  # rows of V.T lie together
+                    VcV = blas.dsyrk(sign, half.T, beta=1.0, c=VcV, lower=1, overwrite_c=1)
             to = blas.dtrmm(1.0, self._inverse, to.T, side=0, lower=1, trans_a=1, overwrite_b=1).T
             receive(i, ToBlock(to, got.d, got.w, got.t))
         VcV = VcV if only_charged else np.tril(VcV) + np.tril(VcV, -1).T
