@@ -17,7 +17,7 @@ import numpy as np
 from ..engines.approximation import Approximation, FiniteState
 from ..engines.base import MANY_ROWS, Cost
 from ..engines.cholesky import LARGEST, cost_of_matrix, look_at_matrix
-from ..engines.inducing import SEEN, cost_of_inputs
+from ..engines.inducing import SEEN, cost_of_inputs, look_at_inputs
 from ..engines.inducing_inputs import Inducing
 from ..engines.machine import reference
 from ..engines.neighbours import Neighbours, cost_of_neighbours
@@ -65,7 +65,6 @@ MOST_EXACT = 10_000  # rows of which a dense matrix is made where others compete
 EXACTLY = 1000, 4000  # of which it is learned from so many, by the time that there is
 FIRST = 10  # evaluations after which learning through inducing inputs has something to show
 
-LOOK = 2  # times what one pass over the rows takes, for a look at the marginals
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 Tell = Any  # a function that hears the number of the evaluation and the best log evidence so far
@@ -334,7 +333,7 @@ def _inputs_in_time(N: int, D: int, seconds: float) -> tuple[int, float]:
     count = INDUCING
     while True:
         cost = cost_of_inputs(N, count, D)
-        giving = reference().seconds(cost.searching(LOOK * cost.condition).condition)
+        giving = reference().seconds(cost.searching(look_at_inputs(N, count)).condition)
         if giving <= seconds or count // 2 < LEAST_INDUCING:
             return count, giving
         count //= 2
