@@ -1,5 +1,7 @@
 """Optimisation as the seeds had it: several models, rotations, few inducing inputs, grids, networks, two poles."""
 
+import threading
+
 import numpy as np
 import pytest
 from benchmarks.double_pole import INPUTS, _slopes, fitness
@@ -48,9 +50,11 @@ def test_several_models_are_weighted_by_their_evidence():
     ids=["rotated", "angles", "aligned"],
 )
 def test_one_climb_begins_in_axes_that_are_drawn(kernel, turned, monkeypatch):
-    seen = []
+    seen, plain = [], surrogate.minimise_all
 
     def watched(evaluate, starts, *arguments, **options):
+        if threading.current_thread() is not threading.main_thread():  # what another test has compiled ahead goes on
+            return plain(evaluate, starts, *arguments, **options)
         seen.append(np.array(starts))
         raise KeyboardInterrupt
 
