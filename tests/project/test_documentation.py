@@ -96,6 +96,19 @@ def test_a_tutorial_does_its_task_and_draws_its_picture(page, tmp_path, monkeypa
     assert (DOCS / "images" / picture).exists()
 
 
+@pytest.mark.full
+def test_the_first_page_prints_what_it_shows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    matplotlib.use("Agg")
+    code, shown = FENCE.search((DOCS.parent / "README.md").read_text()).groups()
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(code, "README.md", "exec"), {"__name__": "page"})
+    matplotlib.pyplot.close("all")
+    without_time = lambda text: re.sub(r"(?m)^learning +converged after .*$", "", text).strip()
+    assert nearly(without_time(printed.getvalue()), without_time(shown)), printed.getvalue()
+    assert (tmp_path / "fit.png").stat().st_size > 5000
+
+
 def test_numbers_on_tutorials_agree_nearly():
     assert nearly("off by 95 m, [0.68]", "off by 93 m,  [0.69]")
     assert not nearly("off by 95 m", "off by 80 m")
