@@ -22,7 +22,7 @@ COLOURS = {
     "ranges": "#2f7fd6",
 }
 PALETTE = ("#2f7fd6", "#d67a2f", "#3f9d58", "#b3489d", "#c0392b", "#7d6bd0", "#8c6d46", "#2aa5a5", "#a3a33b", "#e08fb0")
-ACROSS, UPWARDS = 44, 34  # characters of the name of an axis, on a small screen
+ACROSS, UPWARDS = 36, 34  # characters of the name of an axis, on a small screen
 MOST_LABELS = 12  # bars that have room for their names
 MOST_POINTS = 2000  # more are thinned out evenly
 
@@ -61,7 +61,7 @@ class Figure:
         places = numbers if self.written is None else lambda x: [self.written(float(one)) for one in x]
         data = [entry for trace in self.traces for entry in _plotly(_thinned(trace), places)]
         axis: Callable[[str, int], dict[str, Any]] = lambda title, most: {
-            "title": {"text": cut(title, most)},
+            "title": {"text": cut(title, most), "font": {"size": 12}},
             "zeroline": False,
         }
         across = axis(self.x_title, ACROSS) | ({"type": "category"} if any(trace.labels for trace in self.traces) else {})
