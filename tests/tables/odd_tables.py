@@ -308,4 +308,72 @@ CASES = [
         ("times without a zone are taken for those of Europe/Berlin",),
         {"zone": "Europe/Berlin"},
     ),
+    # moments that are counted, and rarer ways to write them
+    Case(
+        "seconds since 1970",
+        "timestamp,y\n1577836800,2.5\n1577840400,4.5\n",
+        {"timestamp": (IN_UTC, [M(2020, 1, 1, tzinfo=UTC), M(2020, 1, 1, 1, tzinfo=UTC)]), "y": (FLOAT, [2.5, 4.5])},
+        ("numbers such as 1577836800 are read as seconds since 1970",),
+    ),
+    Case(
+        "milliseconds since 1970",
+        "event_time\n1577836800000\n1577836800250\n",
+        {"event_time": (IN_UTC, [M(2020, 1, 1, tzinfo=UTC), M(2020, 1, 1, 0, 0, 0, 250000, tzinfo=UTC)])},
+        ("milliseconds since 1970",),
+    ),
+    Case(
+        "days of a spreadsheet",
+        "date,y\n43831,2.5\n43832,4.5\n",
+        {"date": (DATE, [D(2020, 1, 1), D(2020, 1, 2)]), "y": (FLOAT, [2.5, 4.5])},
+        ("numbers such as 43831 are read as days as spreadsheets number them",),
+    ),
+    Case("numbers whose name only ends so", "update\n43831\n43832\n", {"update": (INT, [43831, 43832])}),
+    Case("seconds of an experiment", "time\n0\n43831\n", {"time": (INT, [0, 43831])}),
+    Case(
+        "a day and an hour",
+        "date,hour,y\n2020-01-01,23,2.5\n2020-01-01,24,4.5\n",
+        {"date": (MOMENT, [M(2020, 1, 1, 23), M(2020, 1, 2)]), "y": (FLOAT, [2.5, 4.5])},
+        ("columns 'date' and 'hour' are read as one, 'date'",),
+    ),
+    Case(
+        "an hour beside other columns",
+        "date,hour,x,y\n2020-01-01,0,1,2.5\n2020-01-01,1,3,4.5\n",
+        {"date": (DATE, [D(2020, 1, 1)] * 2), "hour": (INT, [0, 1]), **PLAIN},
+    ),
+    Case(
+        "ISO 8601 without marks",
+        "t\n20200101T103000Z\n20200101T113000Z\n",
+        {"t": (IN_UTC, [M(2020, 1, 1, 10, 30, tzinfo=UTC), M(2020, 1, 1, 11, 30, tzinfo=UTC)])},
+    ),
+    Case("hours only", "t\n2020-01-01 10\n2020-01-01 11\n", {"t": (MOMENT, [M(2020, 1, 1, 10), M(2020, 1, 1, 11)])}),
+    Case(
+        "points in times of day",
+        "t\n13.02.2020 10.30\n13.02.2020 11.00\n",
+        {"t": (MOMENT, [M(2020, 2, 13, 10, 30), M(2020, 2, 13, 11)])},
+        ("day first",),
+    ),
+    Case(
+        "months in French",
+        "t\n1er juin 2020\n2 juillet 2020\n3 août 2020\n",
+        {"t": (DATE, [D(2020, 6, 1), D(2020, 7, 2), D(2020, 8, 3)])},
+    ),
+    Case(
+        "months in Spanish",
+        "t\n1 de enero de 2020\n2 de septiembre de 2020\n",
+        {"t": (DATE, [D(2020, 1, 1), D(2020, 9, 2)])},
+    ),
+    Case(
+        "dates that are not written alike",
+        "t\n2020-01-05\n06/01/2020\n2020-01-07\n",
+        {"t": (TEXT, ["2020-01-05", "06/01/2020", "2020-01-07"])},
+        ("column 't': dates that are not written alike, such as '2020-01-05', '06/01/2020', '2020-01-07': read as text",),
+    ),
+    Case(
+        "thousands as in India",
+        'v\n"1,23,456.50"\n"12,34,567.00"\n',
+        {"v": (FLOAT, [123456.5, 1234567.0])},
+        ("commas stand between thousands",),
+    ),
+    Case("a negative per cent in brackets", "v\n(5.5%)\n3.5%\n", {"v": (FLOAT, [-5.5, 3.5])}, ("brackets", "per cent")),
+    Case("digits of another script", "v\n１\n３\n", {"v": (TEXT, ["１", "３"])}),
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...inputs.reading import few
-from .dates import are_dates, read_dates
+from .dates import are_dates, in_several_forms, read_dates, read_numbered
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,7 +36,7 @@ CURRENCY = r"[$€£¥₹]|\b(?:USD|EUR|GBP|CHF|JPY)\b"
 SPACES = "[ '’\u00a0\u2009\u202f_]"  # between groups of three digits
 NUMBER = r"^[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$"
 WITH_UNIT = r"^([-+]?[\d.,]+(?:[eE][-+]?\d+)?)\s*([A-Za-zµμ°Ω²³/]+)$"
-THOUSANDS = r"^[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?$"  # 1,234.5; with points and commas swapped: 1.234,5
+THOUSANDS = r"^[-+]?\d{1,3}(?:(?:,\d{2})*,\d{3})+(?:\.\d+)?$"  # 1,234.5, or 1,23,456.5; swapped: 1.234,5
 SWAPPED = r"^[-+]?\d{1,3}(?:\.\d{3})+(?:,\d+)?$"
 DECIMAL = r"^[-+]?\d*,\d+(?:[eE][-+]?\d+)?$"
 
@@ -73,6 +73,9 @@ def read_cells(
     if text.is_null().all():
         return Cells(text, like)
     if like.kind != "category":
+        counted = read_numbered(text, like.style)
+        if counted is not None and like.kind in ("", "date"):
+            return Cells(counted.series, How("date", counted.style, counted.zone), counted.notes)
         dated = like.kind == "date" or are_dates(text)
         as_numbers = lambda: read_numbers(text, like.decimal or decimal, commas, like.codes)
         as_dates = lambda: read_moments(text, order, zone or like.zone, like.style)
@@ -88,7 +91,11 @@ def read_cells(
 def _almost(text: pl.Series) -> tuple[str, ...]:
     """A word on columns that are text only because of some cells."""
     strange = text.filter(~text.str.contains(NUMBER) & text.is_not_null())
-    if len(strange) > len(text.drop_nulls()) / 2:
+    if in_several_forms(text):
+        return (
+            f"dates that are not written alike, such as {few([repr(word) for word in text.drop_nulls()[:3]])}: read as text",
+        )
+    if not len(strange) or len(strange) > len(text.drop_nulls()) / 2:
         return ()
     return (f"numbers and words such as {few([repr(word) for word in strange.unique(maintain_order=True)])}: read as text",)
 
@@ -165,7 +172,7 @@ def _bare(text: pl.Series, decimal: str, commas: str) -> tuple[pl.Series, tuple[
     bare = text.str.replace("^[−–]", "-")
     plain = bare.str.replace_all(CURRENCY, "").str.strip_chars().str.replace(r"^-\s+", "-")
     bare = step(bare, plain, "currency signs are passed over")
-    bare = step(bare, bare.str.replace(r"^\((.*\d)\)$", "-${1}"), "numbers in brackets are negative")
+    bare = step(bare, bare.str.replace(r"^\((.*\d\s*%?)\)$", "-${1}"), "numbers in brackets are negative")
     bare = step(bare, bare.str.replace(r"\s*%$", ""), "per cent signs are passed over: 5% is read as 5")
     bare = _without_unit(bare, notes)
     grouped = bare

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ...inputs.reading import few
-from .moments import ABBREVIATIONS, about_clocks, in_zone, minutes_of, offset_name
+from .moments import ABBREVIATIONS, COUNTED, about_clocks, in_zone, minutes_of, offset_name
 
 if TYPE_CHECKING:
     import polars as pl
@@ -16,10 +19,31 @@ if TYPE_CHECKING:
 ORDERS = ("auto", "day-first", "month-first")
 MOSTLY = 0.8  # part of the cells that must have one form; the others are then missing
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-GERMAN = {"mär": "mar", "mrz": "mar", "mai": "may", "okt": "oct", "dez": "dec"}
+ELSEWHERE = {  # how months begin in other languages
+    **dict.fromkeys(("ene", "gen"), "jan"),
+    **dict.fromkeys(("fév", "fev"), "feb"),
+    **dict.fromkeys(("mär", "mrz", "mrt", "maa"), "mar"),
+    **dict.fromkeys(("avr", "abr"), "apr"),
+    **dict.fromkeys(("mai", "mei", "maj", "mag"), "may"),
+    **dict.fromkeys(("giu", "juin"), "jun"),
+    **dict.fromkeys(("lug", "juil"), "jul"),
+    **dict.fromkeys(("aoû", "aou", "ago"), "aug"),
+    "set": "sep",
+    **dict.fromkeys(("okt", "ott", "out"), "oct"),
+    **dict.fromkeys(("dez", "déc", "dic"), "dec"),
+}
 ONE_DAY = "times of day without a date are taken as those of one day"
 NAMED_DATE = re.compile("date|day|datum|tag|time|zeit", re.IGNORECASE)
 NAMED_MONTH = re.compile("date|datum|month|monat|period|yyyymm", re.IGNORECASE)
+_EPOCH = re.compile(r"(?i)(?:^|[\W_])(?:timestamp|time|date|datetime|epoch|unix|unixtime|ts)(?:$|[\W_])")
+_SERIAL = re.compile(r"(?i)(?:^|[\W_])(?:date|datum)(?:$|[\W_])")
+NUMBERED = {  # how moments are counted: names of such columns, the least and the largest number, and what is said of them
+    "epoch": (_EPOCH, 5e8, 4e9, "seconds since 1970"),
+    "epoch-ms": (_EPOCH, 5e11, 4e12, "milliseconds since 1970"),
+    "epoch-us": (_EPOCH, 5e14, 4e15, "microseconds since 1970"),
+    "epoch-ns": (_EPOCH, 5e17, 4e18, "nanoseconds since 1970"),
+    "serial": (_SERIAL, 2e4, 6e4, "days as spreadsheets number them"),
+}
 
 # A weekday, what names the day, and the time of day with its zone; each may be missing.
 CELL = (
@@ -27,9 +51,9 @@ CELL = (
     r"(?:(?:^|(?P<gap>[T\s,])\s*)(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?P<fraction>[.,]\d+)?)?"
     r"\s*(?:(?P<half>[ap])\.?m\.?)?\s*(?P<zone>Z|[A-Z]{3,4}|[+-]\d{2}(?::?\d{2})?)?)?$"
 )
-WORD = r"(?P<b>[a-zäé]{3,9})\.?"
+WORD = r"(?:de\s+)?(?P<b>[a-zäéû]{3,10})\.?(?:\s+de)?"
 YEAR, SHORT = r"(?P<y>(?:1[5-9]|2[01])\d{2})", r"(?P<y>(?:1[5-9]|2[01])\d{2}|\d{2})"  # 1500 … 2199; or two digits
-MARK, DAY, MONTH, ORDINAL = r"(?P<mark>[-/.])", r"(?P<d>\d{1,2})", r"(?P<m>\d{1,2})", "(?:st|nd|rd|th)?"
+MARK, DAY, MONTH, ORDINAL = r"(?P<mark>[-/.])", r"(?P<d>\d{1,2})", r"(?P<m>\d{1,2})", "(?:st|nd|rd|th|er)?"
 FORMS = {  # how the day is written again, with {} for the mark between numbers, and how it is found
     "%Y{}%m{}%d": rf"^{YEAR}{MARK}{MONTH}[-/.]{DAY}$",
     "%Y%m%d": rf"^{YEAR}(?P<m>\d{{2}})(?P<d>\d{{2}})$",
@@ -46,6 +70,16 @@ FORMS = {  # how the day is written again, with {} for the mark between numbers,
     "%Y-Q": rf"(?i)^{YEAR}[-/\s]*q(?P<q>[1-4])$",
     "Q-%Y": rf"(?i)^q(?P<q>[1-4])[-/\s]*{YEAR}$",
 }
+RARE = (  # times of day without colons, the same with them, and how what strftime makes of these is brought back
+    (
+        r"^(\d{8})T?(\d{2})(\d{2})(\d{2})(?:\.\d+)?(Z|[+-]\d{2}:?\d{2})?$",
+        "${1}T${2}:${3}:${4}${5}",
+        lambda s: s.replace(":", ""),
+    ),
+    (r"^(\d{8})T(\d{2})(\d{2})(Z|[+-]\d{2}:?\d{2})?$", "${1}T${2}:${3}${4}", lambda s: s.replace(":", "")),
+    (r"^(\d{1,2}\.\d{1,2}\.\d{4}),? (\d{1,2})\.(\d{2})$", "${1} ${2}:${3}", lambda s: s.replace(":", ".")),
+    (r"^(\d{4}-\d{2}-\d{2}|\d{1,2}[./]\d{1,2}[./]\d{4})[T ](\d{1,2})$", "${1} ${2}:00", lambda s: s.replace(":%M", "")),
+)
 
 
 class Moments(NamedTuple):
@@ -64,6 +98,41 @@ def are_dates(numbers: pl.Series) -> bool:
     return any(bool(name.search(numbers.name)) and bool(known.str.contains(form).all()) for name, form in forms)
 
 
+def read_numbered(numbers: pl.Series, style: str = "") -> Moments | None:
+    """The moments that whole numbers count, in a column whose name says that it holds such."""
+    import polars as pl
+
+    known = numbers.drop_nulls().cast(pl.Float64, strict=False)
+    if known.is_empty() or known.null_count() or (known != known.round()).any():
+        return None
+    for way, (named, least, largest, what) in NUMBERED.items():
+        if style == way or (named.search(numbers.name) and least <= known.min() and known.max() <= largest):
+            each, begin = COUNTED[way]
+            micros = ((numbers.cast(pl.Float64) - begin) * (1e6 * each)).round().cast(pl.Int64)
+            moments = micros.cast(pl.Datetime("us"))
+            moments = moments.dt.date() if way == "serial" else moments.dt.replace_time_zone("UTC")
+            note = f"numbers such as {known[0]:.0f} are read as {what}"
+            return Moments(moments.alias(numbers.name), way, "" if way == "serial" else "UTC", (note,))
+    return None
+
+
+def in_several_forms(text: pl.Series) -> bool:
+    """Whether nearly all cells are dates, and too many of them are written in another way than the rest."""
+    day = text.str.extract_groups(CELL).struct.unnest()["day"]
+    found = [day.str.contains(pattern).fill_null(False) for form, pattern in FORMS.items() if form not in ("%Y%m%d", "%Y%m")]
+    enough = MOSTLY * text.is_not_null().sum()
+    return max(one.sum() for one in found) < enough <= functools.reduce(operator.or_, found).sum()
+
+
+def _with_colons(text: pl.Series) -> tuple[pl.Series, Callable[[str], str]]:
+    """Times of day in rarer forms, as they are usually written, and the way back for how they are written."""
+    enough = MOSTLY * text.is_not_null().sum()
+    for pattern, usual, back in RARE:
+        if enough and text.str.contains(pattern).sum() >= enough:
+            return text.str.replace(pattern, usual), back
+    return text, lambda style: style
+
+
 def read_dates(text: pl.Series, order: str = "auto", zone: str = "", style: str = "") -> Moments | None:
     """The moments in a column of text, or None where it holds none.
 
@@ -71,7 +140,8 @@ def read_dates(text: pl.Series, order: str = "auto", zone: str = "", style: str 
     """
     import polars as pl
 
-    parts = text.str.extract_groups(CELL).struct.unnest()
+    usual, back = _with_colons(text)
+    parts = usual.str.extract_groups(CELL).struct.unnest()
     filled = int(text.is_not_null().sum())
     clock = parts["hour"].is_not_null()
     if filled and int((clock & (parts["day"].fill_null("") == "")).sum()) >= MOSTLY * filled:
@@ -96,7 +166,7 @@ def read_dates(text: pl.Series, order: str = "auto", zone: str = "", style: str 
     if found_zone is None:
         return None
     moments, zone = found_zone
-    return Moments(moments.alias(text.name), form + _clock_style(parts, form, zone), zone, tuple(notes))
+    return Moments(moments.alias(text.name), back(form + _clock_style(parts, form, zone)), zone, tuple(notes))
 
 
 def _about_one_day(seconds: np.ndarray) -> str:
@@ -115,7 +185,7 @@ def _days(text: pl.Series, day: pl.Series, order: str, style: str, filled: int) 
     if counts[form] < max(MOSTLY * filled, 1):
         return None
     named = {"%Y%m%d": NAMED_DATE, "%Y%m": NAMED_MONTH}.get(form)  # which are numbers, too
-    if named is not None and not named.search(text.name):
+    if named is not None and not named.search(text.name) and text.str.contains(r"^\d+$").any():
         return None
     parts = day.str.extract_groups(FORMS[form]).struct.unnest()
     mark = next((one for one in parts["mark"].drop_nulls()), "") if "mark" in parts.columns else ""
@@ -162,8 +232,10 @@ def _month(parts: pl.DataFrame) -> pl.Series | None:
     if "b" not in parts.columns:
         return parts["m"].cast(pl.Int32)
     numbers = {name: month + 1 for month, name in enumerate(MONTHS)}
-    numbers |= {name: numbers[english] for name, english in GERMAN.items()}
-    found = parts["b"].str.to_lowercase().str.slice(0, 3).replace_strict(numbers, default=None, return_dtype=pl.Int32)
+    numbers |= {name: numbers[english] for name, english in ELSEWHERE.items()}
+    word, number = parts["b"].str.to_lowercase(), {"default": None, "return_dtype": pl.Int32}
+    found = [word.str.slice(0, letters).replace_strict(numbers, **number) for letters in (4, 3)]  # juin and juillet
+    found = found[0].fill_null(found[1])
     return found if found.is_not_null().any() else None
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...inputs.reading import few
 from .cells import GAPS, WORDS, Cells, How, clear_mark, read_cells, without_codes
-from .dates import ONE_DAY, ORDERS
+from .dates import ONE_DAY, ORDERS, read_numbered
 from .layout import CELLS
 from .moments import about_clocks, in_zone, zone_of
 from .text import decoded, grid_of
@@ -30,6 +30,8 @@ PICTURES = (b"\x89PNG", b"\xff\xd8\xff")  # how PNG and JPEG files begin
 SHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how spreadsheets begin: zipped (xlsx, xlsb, ods), and the old kind (xls)
 MOST_CELLS = 250_000  # of a picture
 CALENDAR = {"year": ("year", "jahr", "yr"), "month": ("month", "monat", "mon"), "day": ("day", "tag")}  # names of columns
+HOURS = ("hour", "hr", "stunde", "heure", "hora")
+HOUR = 3_600_000_000  # microseconds
 DATE = "date"  # what they are called together
 RANGES = {"year": (1500, 2199), "month": (1, 12), "day": (1, 31)}
 VALUE = r"^[^\w]{0,2}\d"  # how a number, a price or a date begins
@@ -191,6 +193,9 @@ def _join_clock(read: dict[str, Cells], notes: list[str]) -> None:
 
     clocks = [name for name, cells in read.items() if cells.how.style.startswith(("%H", "%I"))]
     days = [name for name, cells in read.items() if cells.series.dtype == pl.Date]
+    if not clocks and len(days) == 1 and len(read) == 3:  # beside other columns the hour may tell by itself
+        clocks = [name for name, cells in read.items() if _full_hours(cells.series)]
+        read |= {name: Cells(read[name].series * HOUR, How("date", "%H")) for name in clocks}
     if len(clocks) != 1 or len(days) != 1 or read[clocks[0]].how.zone:
         return
     (clock,), (day,) = clocks, days
@@ -200,6 +205,11 @@ def _join_clock(read: dict[str, Cells], notes: list[str]) -> None:
     notes_of_time = tuple(note for note in time.notes if not note.startswith(ONE_DAY))
     read[day] = Cells(moments.alias(day), date.how._replace(style=style), date.notes + notes_of_time)
     notes.append(f"columns {day!r} and {clock!r} are read as one, {day!r}")
+
+
+def _full_hours(series: pl.Series) -> bool:
+    """Whether a column holds the hours of days."""
+    return series.name.strip().lower() in HOURS and series.dtype.is_integer() and bool(series.is_between(0, 24).all())
 
 
 def _join_calendar(read: dict[str, Cells], notes: list[str], like: Mapping[str, How]) -> None:
@@ -263,7 +273,9 @@ def _typed(frame: pl.DataFrame, notes_of_file: list[str], *, order: str, zone: s
     read: dict[str, Cells] = {}
     for name, series in zip(frame.columns, frame.get_columns(), strict=True):
         known = like.get(name)
-        if series.dtype == pl.String:
+        if series.dtype.is_integer() and (counted := read_numbered(series, known.style if known else "")) is not None:
+            read[name] = Cells(counted.series, How("date", counted.style, counted.zone), counted.notes)
+        elif series.dtype == pl.String:
             read[name] = read_cells(series, order=order, zone=zone, like=known)
         elif series.dtype.is_float() or series.dtype.is_signed_integer():
             values, codes = without_codes(series, known.codes if known else ())

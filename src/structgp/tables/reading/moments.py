@@ -38,6 +38,13 @@ ABBREVIATIONS = {  # hours that a zone is ahead of UTC
     "PDT": -7,
     "PST": -8,
 }
+COUNTED = {  # moments as numbers: the seconds that one counts, and the number of 1970
+    "epoch": (1.0, 0.0),
+    "epoch-ms": (1e-3, 0.0),
+    "epoch-us": (1e-6, 0.0),
+    "epoch-ns": (1e-9, 0.0),
+    "serial": (86400.0, 25569.0),
+}
 MOST_LOOKED_BACK = 400  # moments by which the step of a series is found
 OFFSET = re.compile(r"UTC|[+-]\d{2}:\d{2}")
 
@@ -89,6 +96,9 @@ def zone_of(name: str) -> datetime.tzinfo:
 
 def write_moment(seconds: float, style: str, zone: str) -> str:
     """A moment, in seconds since 1970, as the table writes it."""
+    if style in COUNTED:
+        each, begin = COUNTED[style]
+        return f"{begin + seconds / each:.0f}"
     moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=round(seconds, 3))
     moment = moment.astimezone(zone_of(zone)) if zone else moment
     if "Q" in style:

@@ -16,7 +16,7 @@ from ...inputs.reading import few
 if TYPE_CHECKING:
     import polars as pl
 
-OTHERS = {b"%PDF": "a PDF", b"<!DO": "a web page", b"<htm": "a web page", b"{\\rt": "a text document"}
+OTHERS = {b"%PDF": "a PDF", b"<!DO": "a web page", b"<htm": "a web page", b"<table": "a web page", b"{\\rt": "a text document"}
 OTHERS |= {b"[{": "JSON", b'{"': "JSON"}
 MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
