@@ -62,6 +62,13 @@ def test_days_of_the_calendar():
         np.testing.assert_array_equal(np.asarray(GP.condition(read(days), Y[:12]).inputs.points)[:, 0], np.arange(12.0))
 
 
+def test_periods_of_pandas_are_where_they_begin():
+    months = pd.period_range("2024-01", periods=len(Y), freq="M")
+    expected = np.asarray(GP.condition(months.to_timestamp(), Y).inputs.points)
+    for read in (lambda months: months, pd.Series):
+        np.testing.assert_array_equal(np.asarray(GP.condition(read(months), Y).inputs.points), expected)
+
+
 def test_units_that_are_asked_for():
     hours = sg.Times.from_dates(DATES, unit="hours")
     assert repr(hours) == "Times(24, regular, hours since 2024-03-29)"

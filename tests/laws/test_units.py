@@ -71,6 +71,33 @@ def test_where_learning_starts_and_may_go_in_units_that_the_kernel_was_not_given
     assert ends[0] == pytest.approx(ends[1], abs=1e-2)
 
 
+# name: a kernel that says nothing, or nothing right, about the units of the data
+SAYS_NOTHING = {
+    "Matern52": sg.Matern52(),
+    "RationalQuadratic": sg.RationalQuadratic(),
+    "Periodic": sg.Periodic() + sg.Matern52(),
+    "PeriodicTimes": sg.Periodic() * sg.Matern52() + sg.Matern32(),
+    "Cosine": sg.Cosine() + sg.Matern32(),
+    "SpectralMixture": sg.SpectralMixture([1.0, 1.0], [0.3, 1.0], [0.2, 0.2]),
+}
+
+
+@pytest.mark.parametrize("name", zoo.mostly_full(SAYS_NOTHING, "Matern52", "Periodic"))
+def test_a_kernel_that_says_nothing_about_units_ends_on_the_same_hill_in_any(name):
+    """A trend with a wave that is as short as the data show: from a start that is too long it looks like noise."""
+    rng = np.random.default_rng(5)
+    t = np.sort(rng.uniform(0, 12, 70))
+    y = 0.3 * t + np.sin(2 * np.pi * t / 0.83) + 0.1 * rng.standard_normal(70)
+
+    def learned(s, a):
+        fitted = sg.GP(SAYS_NOTHING[name], sg.Gaussian(0.1)).fit(a * t, s * y, parameters="best")
+        return fitted.log_evidence + len(y) * np.log(s)
+
+    expected = learned(1.0, 1.0)
+    for s, a in ((2.0**7, 1.0), (UP, 1.0), (DOWN, 1.0), (1.0, 2.0**7), (1.0, DOWN)):
+        assert learned(s, a) == pytest.approx(expected, abs=0.02)
+
+
 # name: the kernel for inputs in units in which all lengths are `a` times as large, and places `b` further on
 ALONG = {
     "Matern52": lambda a, b: sg.Matern52(0.7 * a, 1.2),
@@ -173,6 +200,16 @@ def test_many_series_in_other_units(shared):
     for s, offset in ((UP, 0.0), (DOWN, 0.0), (1.0, FAR)):
         found = learned(s, offset)
         assert np.sum(found.log_evidence) + panel.size * np.log(s) == pytest.approx(np.sum(expected.log_evidence), abs=1e-3)
+
+
+def test_series_in_units_of_their_own():
+    """What is apart is learned apart, and what begins with one kernel may be in any units."""
+    t, y = zoo.X[1][:, 0], zoo.Y[1]
+    gp = sg.GP(sg.Matern52(0.7, 1.2), sg.Gaussian(0.15), mean=0.4)
+    one = gp.fit_series(t, y[:, None], shared=False)
+    found = gp.fit_series(t, np.stack([y, UP * y, y + 1e3], axis=1), shared=False)
+    evidence = np.sum(found.log_evidence) + len(y) * np.log(UP)
+    assert evidence == pytest.approx(3 * np.sum(one.log_evidence), abs=1e-3)
 
 
 @pytest.mark.full

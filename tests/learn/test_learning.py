@@ -15,6 +15,7 @@ from structgp.learn import initialise
 from structgp.learn import maximise as climbing
 from structgp.learn.evidence import evidence_objective
 from structgp.learn.objective import Objective
+from structgp.learn.waves import periods_of
 from structgp.parameters.tree import free_vector
 
 X, Y = zoo.X[1], zoo.Y[1]
@@ -205,9 +206,38 @@ def test_the_start_is_suggested_by_the_data():
     a, b = (values(fit) for fit in fits)
     assert b["kernel.lengthscale"] == pytest.approx(1e4 * a["kernel.lengthscale"], rel=1e-2)
     assert b["likelihood.noise"] == pytest.approx(1e-8 * a["likelihood.noise"], rel=1e-2)
-    starts = [free_vector(one) for one in climbing.candidates(GP, X, fits[0].data)]
-    assert len(starts) == 4
+    starts, others = (np.stack([*map(free_vector, climbing.candidates(GP, X, fit.data))]) for fit in fits)
     np.testing.assert_array_equal(starts[0], free_vector(GP))
+    in_units = [0.0, 2 * np.log(1e-4), 2 * np.log(1e-4)]  # all but the one that was given, whatever units that is in
+    np.testing.assert_allclose(others[1:], starts[1:] + in_units, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in zoo.KERNELS if name != "HalfSpaceOverlap"]
+)  # whose bias is not in the units of y
+def test_every_kernel_is_suggested_with_the_variance_of_the_data(name):
+    kernel, D = zoo.KERNELS[name]
+    places, scales = zoo.X[D][:5], initialise.scales_of(zoo.X[D])
+    size = lambda variance: np.diag(sg.covariance(initialise.suggest(kernel, scales, variance), places))
+    np.testing.assert_allclose(size(4.0), 4 * size(1.0), rtol=1e-9)
+
+
+def test_periods_are_looked_for_where_the_data_swing():
+    rng = np.random.default_rng(0)
+    t = np.sort(rng.uniform(0, 12, 80))
+    y = np.sin(2 * np.pi * t / 0.83) + 0.5 * np.cos(2 * np.pi * t / 3) + 0.1 * rng.standard_normal(80) + 0.3 * t
+    for s, a, b in ((1.0, 1.0, 0.0), (1e-9, 1e6, 1e12), (1e200, 1e-6, 3.0)):
+        np.testing.assert_allclose(periods_of(a * t + b, s * y, 2), [0.83 * a, 3 * a], rtol=0.05)
+    assert periods_of(np.zeros(5), np.ones(5), 2) == [1.0, 1.0]
+    assert periods_of(np.arange(30.0), np.ones(30), 2) == [14.5, 14.5]
+
+
+def test_a_mean_that_is_held_far_from_the_data_is_made_up_for():
+    t = np.linspace(0, 10, 24)
+    gp = sg.GP(sg.Matern52(), sg.Gaussian(0.1), mean=sg.LinearMean(1.0, 2.0).freeze())
+    fitted = gp.fit(t, 1e5 + np.sin(t), restarts=0, parameters="best")
+    assert fitted.learning.pressed == ()
+    np.testing.assert_allclose(fitted.predict(t).mean - 1e5, np.sin(t), atol=0.05)
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1e3])

@@ -70,6 +70,8 @@ def without_dates(X: Any, name: str, clocks: Clocks, unit: str = "days") -> tupl
     New clocks count from midnight before the first date. What holds no dates comes back as it is, and without clocks.
     """
     X = unmasked(X) if isinstance(X, np.ndarray) and X.dtype.kind in "MO" else X
+    if str(getattr(X, "dtype", "")).startswith("period["):  # of pandas: where they begin
+        X = X.dt.to_timestamp() if hasattr(X, "dt") else X.to_timestamp()
     columns = _columns(X)
     found = [None if column is None else _dates(column, name) for column in columns]
     if not any(part is not None for part in found):

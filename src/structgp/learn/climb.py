@@ -9,7 +9,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +31,7 @@ FLAT = 5e-4  # gradient for each observation at which a failed line search count
 PATIENCE = 6  # evaluations without gain after which a climb on random probes ends
 TIE = 1.0  # of a log evidence: EP's are off by some tenths, and the start without suspected rows is the safer one
 AGAIN = 3  # times that a climb over jumps begins anew
+FAR = 2.0  # on the scale of θ, or in units of the data: where another hill is looked for
 PRESSED = 0.01  # gain in the objective, for each observation and e-fold, that makes an end at a bound worth a warning
 
 
@@ -180,8 +181,12 @@ def climb(
     worth: float = 0.0,
     others: Sequence[np.ndarray] = (),
     over: Crew | None = None,
+    given: np.ndarray | None = None,
 ) -> tuple[Any, Learning]:
     """The model at the best point that L-BFGS-B reaches from the best of the starts and from others around it.
+
+    Where no climb gets as high as `given` stands, it is climbed from there: a start in whatever units it was said in, which
+    is not to decide on which hill data in other units end.
 
     When the deadline passes, every climb ends with the best that it has found. `units` is the matrix A with θ = A z, where z
     has no units and is what is climbed in; (P,) is its diagonal. `limits` (P, 2) are what θ stays between, unless a start does
@@ -198,12 +203,16 @@ def climb(
     best = max(looks, key=lambda look: look.value)
     if best.value <= LOWEST and len(others):
         best, others = Look(others[0], *objective(others[0])), others[1:]
+    from_given: dict[str, Any] = {"restarts": 0, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
+    from_given |= {"deadline": deadline, "units": units, "limits": limits, "worth": worth, "over": over}
+    if best.value <= LOWEST and given is not None:
+        return climb(model, objective, [given], count, began, **from_given)
     if best.value <= LOWEST:
         raise NoStart(
             f"the evidence is not finite at the start, {with_free(model, starts[0])}: "
             "check the data for extreme values, or give other starting values"
         )
-    starts = [best.theta, *starts[1:]]  # what was given counts where it is the best: it may have been said in other units
+    starts = [best.theta, *starts[1:]]  # the first counts where it is the best: it may have been said in other units
     free, bounds = _Free(objective, np.ones(len(best.theta)) if units is None else units), bounds_of(model, starts)
     ours = np.ones(len(bounds), bool) if limits is None else np.isinf(limits[:, 1])  # bounds that nothing is known to need
     if limits is not None:
@@ -211,8 +220,10 @@ def climb(
         bounds[:, 1] = np.minimum(bounds[:, 1], np.maximum(limits[:, 1], np.max(starts, axis=0)))
     best, bounds = free.look(best), bounds / free.unit[:, None]
     rng = generator(seed)
-    begin = [best.theta] + [
-        np.clip(perturbed(model, best.theta, rng, None if units is None else free.unit), *bounds.T) for _ in range(restarts)
+    elsewhere = [np.clip(z, *bounds.T) for z in _far_apart(best, map(free.look, looks[1:]), (restarts + 1) // 2)]
+    begin = [best.theta, *elsewhere] + [
+        np.clip(perturbed(model, best.theta, rng, None if units is None else free.unit), *bounds.T)
+        for _ in range(restarts - len(elsewhere))
     ]
     begin += [np.clip(free.z(other), *bounds.T) for other in others]
     expected = min(evaluations_of(len(best.theta), len(begin) - 1) - len(looks), len(begin) * max_evaluations)
@@ -220,6 +231,9 @@ def climb(
         runs = _climb_all(free, count, begin, bounds, max_evaluations, report, best, deadline, worth, _rugged(model), over)
     of_others = {id(run) for run in runs[1 + restarts :]}
     winner = max(runs, key=lambda run: run.value + (TIE if id(run) in of_others and _rugged(model) else 0.0))
+    in_time = winner.message not in (OUT_OF_TIME, INTERRUPTED)
+    if given is not None and in_time and objective(given)[0] > winner.value:
+        return climb(model, objective, [given], count, began, **from_given)
     kinds = [max((run.value for run in part), default=None) for part in (runs[: 1 + restarts], runs[1 + restarts :])]
     names = np.asarray(free_names(model))
     at_bound = np.any(np.abs(winner.theta[:, None] - bounds) < 1e-6, axis=1)
@@ -237,6 +251,15 @@ def climb(
         runner_up=None if None in kinds else kinds[0] if id(winner) in of_others else kinds[1],
     )
     return with_free(model, free.theta(winner.theta)), learning
+
+
+def _far_apart(best: Look, others: Iterable[Look], most: int) -> list[np.ndarray]:
+    """The best of the other looks that are so far from each other that what is drawn at random around one misses the next."""
+    found = [best.theta]
+    for look in sorted(others, key=lambda look: -look.value):
+        if len(found) <= most and look.value > LOWEST and min(np.abs(look.theta - z).max() for z in found) > FAR:
+            found.append(look.theta)
+    return found[1:]
 
 
 def _rugged(model: Any) -> bool:

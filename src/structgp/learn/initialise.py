@@ -16,14 +16,15 @@ from ..inputs.rows import in_few_sizes
 from ..kernels.algebra import Kernel, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
 from ..kernels.filters import FIR, SOURCES, Cascade, Filters, PoleFilters
+from ..kernels.finite import FourierFeatures
 from ..kernels.gibbs import Gibbs
 from ..kernels.independent import IndependentKernels
 from ..kernels.induced import Induced
 from ..kernels.metrics import Metric
 from ..kernels.nonstationary import IntegratedWiener, Linear, Polynomial, Spline, ThinPlate, Wiener
-from ..kernels.oscillating import SpectralMixture
+from ..kernels.oscillating import DampedOscillator, SpectralMixture
 from ..kernels.outputs import Coregion, Lagged, outputs_of
-from ..kernels.stationary import ProductMatern, Radial
+from ..kernels.stationary import ProductMatern, Radial, Ricker, Sinc
 from ..kernels.views import On, Project, Warp
 from ..likelihoods.gaussian import Gaussian
 from ..means import ConstantMean, LevelOfOutput, LinearMean, Mean, ZeroMean
@@ -31,8 +32,14 @@ from ..parameters.supports import Real
 from ..parameters.tree import free_bounds, learned_leaves, named_values, with_values
 from ..posterior import Model
 from ..structure.low_rank import in_units
+from .waves import periods_of
 
-SHARES = ((1.0, 0.1), (0.25, 0.1), (1.0, 0.5))  # factors on the lengthscales, and noise as a part of the variance of y
+SHARES = (  # factors on the lengthscales, and noise as a part of the variance of y
+    (1.0, 0.1),
+    (0.25, 0.1),
+    (1.0, 0.5),
+    (0.06, 0.1),  # what goes up and down many times looks like noise from any longer one
+)
 TELLING = 2**16  # rows that tell where to begin as well as very many do
 MANY = 1000  # entries of θ beyond which no matrix of their size is made
 ROUNDING = 1e-13  # of the largest number of a column: what its spread is made of when the column is constant
@@ -40,13 +47,16 @@ BLOCK = 2  # cells along each side of the blocks that these come in
 LAGGING = 0.1  # of the spread of the inputs: the unit of lags
 TERMS = (1 / 3, 2.0, 1 / 10, 6.0)  # factors on the scales of terms that outputs share: those that begin alike stay alike
 GROUP = 20  # rows of a group, where they are not cells
-FAR = 30.0  # times what the data say that the variances of a kernel are, where it was given in other units
 
 
 def candidates(model: Model, X: np.ndarray, data: Data) -> Iterator[Model]:
-    """The model as it was given, then as the data suggest it, in a few versions."""
+    """The model as it was given, then as the data suggest it, in a few versions.
+
+    Their number depends on the model alone, and all but the first are the same in any units of the data, except for lengths and
+    periods that are kept as they were given.
+    """
     yield model
-    scales = scales_of(X)
+    scales, periods = scales_of(X), _periods(model, X, data)
     for share, (factor, noisy) in enumerate(SHARES):
         likelihood, level, spread = _suggested_by(model, X, data, noisy)
         of_mean = _of_mean(model, level, X)
@@ -56,8 +66,10 @@ def candidates(model: Model, X: np.ndarray, data: Data) -> Iterator[Model]:
         if not share and model.likelihood.latents == 1:  # about a mean that is known a kernel was given with the offset in it
             yield from _in_their_units(model, likelihood, scales, variances[-1], of_mean)
         for variance in variances:
-            kernel = _suggested_kernel(model, factor * scales, variance)
-            yield _with_learned(model, _suggestions(model, likelihood, kernel, of_mean))
+            suggestions = _suggestions(model, likelihood, _suggested_kernel(model, factor * scales, variance), of_mean)
+            yield _with_learned(model, suggestions)
+            for found in periods if not share else ():
+                yield _with_learned(model, suggestions | found)
 
 
 def glimpse(inputs: Inputs, data: Data) -> tuple[Inputs, Data]:
@@ -151,7 +163,7 @@ def _suggestions(model: Model, likelihood: Any, kernel: Kernel, of_mean: dict[st
 
 
 def _in_their_units(model: Model, likelihood: Any, scales: np.ndarray, spread: Any, of_mean: dict[str, Any]) -> Iterator[Model]:
-    """The given kernel with its variances in the units of the data, where it was not: what else is said of it may be right."""
+    """The given kernel with its variances in the units of the data: what else is said of it may be right."""
     given = named_values(model.kernel)
     ours, wider = (named_values(_suggested_kernel(model, scales, variance)) for variance in (spread, 4 * spread))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -161,14 +173,46 @@ def _in_their_units(model: Model, likelihood: Any, scales: np.ndarray, spread: A
         variances = [path for path, power in powers.items() if abs(power - 1) < 1e-6]
         total = lambda values: sum(float(np.mean(values[path])) for path in variances)
         factor = np.divide(total(ours), total(given))
-    if np.isfinite(factor) and abs(np.log(factor)) > np.log(FAR):
-        scaling = {path: power for path, power in powers.items() if np.isfinite(power) and power > 1e-6}
-        moved = {f"kernel.{path}": given[path] * factor**power for path, power in scaling.items()}
-        values = moved | {f"likelihood.{path}": value for path, value in named_values(likelihood).items()}
-        yield _with_learned(model, values | of_mean)
-        if isinstance(model.likelihood, Gaussian):  # all that was given times one number: noise beside the signal as it was
-            noise = {"likelihood.noise": factor * np.asarray(model.likelihood.noise)}
-            yield _with_learned(model, moved | noise | of_mean)
+    factor = factor if np.isfinite(factor) and factor > 0 else 1.0
+    scaling = {path: power for path, power in powers.items() if np.isfinite(power) and power > 1e-6}
+    moved = {f"kernel.{path}": given[path] * factor**power for path, power in scaling.items()}
+    values = moved | {f"likelihood.{path}": value for path, value in named_values(likelihood).items()}
+    yield _with_learned(model, values | of_mean)
+    if isinstance(model.likelihood, Gaussian):  # all that was given times one number: noise beside the signal as it was
+        noise = {"likelihood.noise": factor * np.asarray(model.likelihood.noise)}
+        yield _with_learned(model, moved | noise | of_mean)
+
+
+def _periods(model: Model, X: np.ndarray, data: Data) -> list[dict[str, Any]]:
+    """The learned periods and frequencies of the kernel as the strongest waves along their columns, and as the next ones."""
+    learned = {leaf.path: leaf for leaf in learned_leaves(model) if leaf.prior is None and np.ndim(leaf.value) < 2}
+    along = {path: column for path, column in _along(model.kernel, tuple(range(X.shape[1]))).items() if path in learned}
+    if not along or outputs_of(model.kernel) is not None:
+        return []
+    seen, found = np.asarray(data.seen), ({}, {})
+    for column in set(along.values()):
+        paths = [path for path, own in along.items() if own == column]
+        sizes = [np.size(learned[path].value) for path in paths]
+        waves = np.array(periods_of(X[seen, column], np.asarray(data.y)[seen, 0], 1 + sum(sizes)))
+        for choice, some in zip(found, (waves[:-1], waves[1:]), strict=True):
+            for path, part in zip(paths, np.split(some, np.cumsum(sizes)[:-1]), strict=True):
+                value = 1 / part if path.endswith("frequencies") else part
+                choice[path] = np.reshape(value, np.shape(learned[path].value))
+    return list(found)
+
+
+def _along(kernel: Any, columns: tuple[int, ...], path: str = "kernel") -> dict[str, int]:
+    """The paths of periods and frequencies along a single column, each with its column."""
+    if isinstance(kernel, (Warp, Project)):
+        return {}
+    if isinstance(kernel, On):
+        columns = tuple(columns[dim] for dim in kernel.dims)
+    own = {f"{path}.{name}": columns[0] for name in ("period", "frequencies") if name in vars(kernel) and len(columns) == 1}
+    for name, part in vars(kernel).items():
+        for index, inner in enumerate(part) if isinstance(part, tuple) else ((None, part),):
+            if isinstance(inner, (Kernel, IndependentKernels)):
+                own |= _along(inner, columns, f"{path}.{name}" + ("" if index is None else f"[{index}]"))
+    return own
 
 
 def _of_mean(model: Model, level: Any, X: np.ndarray) -> dict[str, Any]:
@@ -188,12 +232,13 @@ def _with_learned(model: Model, values: dict[str, Any]) -> Model:
 
 def _with_offset(model: Model, X: np.ndarray, level: Any, spread: Any) -> tuple[Any, ...]:
     """The variance of f about a mean that is known, when the data lie away from it: only the kernel can take them there."""
-    if _of_mean(model, level, X) or jax.eval_shape(model.mean.features, X[0]).shape[0]:
+    of_mean, learned = _of_mean(model, level, X), {leaf.path for leaf in learned_leaves(model)}
+    if learned & of_mean.keys() or jax.eval_shape(model.mean.features, X[0]).shape[0]:
         return ()
     known = 0.0 if isinstance(model.mean, ZeroMean) else np.mean(in_few_sizes(jax.vmap(model.mean), X), axis=0)
     offset = level - known
     far = offset**2 > (spread if model.likelihood.latents > 1 else np.mean(spread))
-    return (spread + np.where(far, offset**2, 0.0),) if np.any(far) else ()
+    return (spread + np.where(far, offset**2, 0.0),)
 
 
 def scales_of(X: np.ndarray) -> np.ndarray:
@@ -325,6 +370,44 @@ def _lengthscale(lengthscale: Any, scales: np.ndarray) -> Any:
 @suggest.register(ProductMatern)
 def _(kernel: Radial | ProductMatern, scales: np.ndarray, variance: float) -> Kernel:
     return kernel.replace(lengthscale=_lengthscale(kernel.lengthscale, scales), variance=variance)
+
+
+@suggest.register(Ricker)
+@suggest.register(FourierFeatures)
+def _(kernel: Ricker | FourierFeatures, scales: np.ndarray, variance: float) -> Kernel:
+    return kernel.replace(lengthscale=_lengthscale(kernel.lengthscale, scales), variance=variance)
+
+
+@suggest.register
+def _(kernel: Sinc, scales: np.ndarray, variance: float) -> Kernel:
+    return kernel.replace(bandwidth=0.5 / _lengthscale(kernel.bandwidth, scales), variance=variance)
+
+
+@suggest.register
+def _(kernel: DampedOscillator, scales: np.ndarray, variance: float) -> Kernel:
+    return kernel.replace(lifetime=float(scales[0]), variance=variance)
+
+
+@suggest.register
+def _(kernel: SpectralMixture, scales: np.ndarray, variance: float) -> Kernel:
+    """Bumps side by side, the first as wide as the spectrum of something smooth."""
+    width = lambda numbers: 0.5 / np.pi / (scales if np.ndim(numbers) > 1 else np.exp(np.mean(np.log(scales))))
+    number = np.arange(len(kernel.weights)).reshape(-1, *[1] * (np.ndim(kernel.frequencies) - 1))
+    return kernel.replace(
+        weights=variance * np.asarray(kernel.weights) / np.sum(kernel.weights),
+        frequencies=(2 * number + 1) * width(kernel.frequencies),
+        bandwidths=np.broadcast_to(width(kernel.bandwidths), np.shape(kernel.bandwidths)),
+    )
+
+
+@suggest.register
+def _(kernel: Warp, scales: np.ndarray, variance: Any) -> Kernel:
+    """Its variances: what is long where the function leads to, only the user knows."""
+    there = jax.eval_shape(kernel.function, np.zeros(len(scales)))
+    ones = np.ones(int(np.prod(there.shape)) or 1)
+    one, four = (named_values(suggest(kernel.kernel, ones, factor * variance)) for factor in (1.0, 4.0))
+    ours = {path: value for path, value in one.items() if np.any(value != four[path])}
+    return kernel.replace(kernel=with_values(kernel.kernel, ours))
 
 
 @suggest.register

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._types import double_precision
 from ..crew import Crew
-from ..engines.base import MANY_ROWS, Offer
+from ..engines.base import MANY_ROWS, Offer, gaussian
 from ..engines.cholesky import Cholesky, cost_of_matrix
 from ..engines.diagnose import why_no_start
 from ..inputs.layouts import Grid
@@ -75,6 +75,7 @@ def maximise(
     options |= {"deadline": deadline, "over": over}
     model = without_zeros(model)
     points, telling = telling_rows(model, inputs, data)
+    begin: dict[str, Any] = {"others": [free_vector(other) for other in others]}
     if objective is None and (offer.glimpse or (offer.grain and isinstance(inputs, Grid))):
         places, some = glimpse(inputs, data)
         dense = Offer(Cholesky(), cost_of_matrix(len(places), places.dimension))
@@ -84,10 +85,12 @@ def maximise(
         part: dict[str, Any] = {"objective": objective_of(places, some), "worth": WORTH}
         starts, worth = [free_vector(maximise(model, places, some, offer, **part, **options)[0])], WORTH
     else:
-        starts = [free_vector(candidate) for candidate in candidates(model, points, telling)]
+        different = {theta.tobytes(): theta for theta in map(free_vector, candidates(model, points, telling))}
+        starts = list(different.values())
+        if gaussian(model, data) and len(starts) > 1:  # noise and signal have the units of y
+            begin["given"], *starts = starts
     units, limits = units_of(model, points, telling), limits_of(model, points, telling)
     with lapack_threads(offer.cost.rows if offer.cost else 0), _explained(model, inputs, data):
-        begin: dict[str, Any] = {"others": [free_vector(other) for other in others]}
         if objective is not None:
             return climb(model, objective, starts, count, began, units=units, limits=limits, worth=worth, **begin, **options)
         engine, evaluations = offer.engine, 0
