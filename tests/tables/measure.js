@@ -32,6 +32,14 @@
   for (const e of texts) {
     if (contrast(e) < least) { wrong.push("too faint (" + contrast(e).toFixed(1) + "): " + word(e)); }
   }
+  for (const cell of document.querySelectorAll("th, td")) {
+    const said = cell.textContent.trim(), range = document.createRange();
+    range.selectNodeContents(cell);
+    const lines = new Set(Array.from(range.getClientRects(), (r) => Math.round(r.top))).size;
+    if (lines > 1 && said.length <= 12 && !/\s/.test(said) && !getComputedStyle(cell, "::before").content.includes(":")) {
+      wrong.push("broken: " + said);
+    }
+  }
   for (const plot of document.querySelectorAll(".figures .plot")) {
     const name = plot.parentElement.querySelector("figcaption").textContent.trim(), say = (what) => wrong.push(what + " in: " + name);
     const legend = plot.parentElement.querySelector("ul.legend"), bar = plot.querySelector(".modebar"), area = plot.querySelector(".nsewdrag");

@@ -375,5 +375,6 @@ CASES = [
         ("commas stand between thousands",),
     ),
     Case("a negative per cent in brackets", "v\n(5.5%)\n3.5%\n", {"v": (FLOAT, [-5.5, 3.5])}, ("brackets", "per cent")),
+    Case("infinity", "v\ninf\n1.5\n2.5\n", {"v": (FLOAT, [None, 1.5, 2.5])}, ("infinity is taken as missing (1 cell)",)),
     Case("digits of another script", "v\n１\n３\n", {"v": (TEXT, ["１", "３"])}),
 ]

@@ -15,7 +15,7 @@ from structgp.posterior import Prediction
 from structgp.tables.automatic import candidates, fit_table, noise, prepare
 from structgp.tables.automatic.candidates import candidates_for, swells
 from structgp.tables.automatic.compare import Attempt, _best, _must_average, compare, hold_out
-from structgp.tables.automatic.problem import Problem, naive_forecast, seasons_of, task_of
+from structgp.tables.automatic.problem import Problem, naive_forecast, seasons_of, targets, task_of
 from structgp.tables.automatic.scores import evaluate, left_out, pit_histogram
 from structgp.tables.automatic.timing import WRITING, Timing
 from structgp.tables.model import Trial
@@ -37,6 +37,13 @@ DAYS = 40
 )
 def test_the_task_is_seen_in_the_target(values, task):
     assert task_of(pl.Series("y", values)) == task
+
+
+def test_numbers_that_never_repeat_are_no_labels():
+    values = pl.Series("y", np.arange(40) / 7)
+    with pytest.raises(ValueError, match=r"'y' holds 40 different numbers \(0 … 5.57143\): a label with at most 20 values is"):
+        task_of(values, "classification")
+    assert targets(pl.Series("y", [10, 2, None, 1]), "classification")[1] == ("1", "2", "10")
 
 
 def test_seasons_are_found_where_there_are_any():

@@ -34,6 +34,14 @@ def test_what_is_read(case, tmp_path):
         assert "\n" not in note
 
 
+def test_bytes_at_random_are_no_table(tmp_path):
+    rng = np.random.default_rng(0)
+    for count in (30, 300, 5000):
+        (tmp_path / "t.csv").write_bytes(rng.bytes(count))
+        with pytest.raises(ValueError, match=r"t.csv is not a table: CSV, TSV, Parquet and spreadsheets are read"):
+            read_table(tmp_path / "t.csv")
+
+
 def test_there_are_enough():
     assert len(CASES) >= 40
     assert len({case.name for case in CASES}) == len(CASES)

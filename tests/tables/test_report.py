@@ -512,6 +512,26 @@ def test_parameters_are_told_in_words(seasonal):
     assert told("kernel.lengthscale[2]", plain) == ("length along height", (100.0, 400.0, 900.0))
 
 
+def test_parameters_of_several_functions_are_told_apart(series):
+    """Each by the function that it is of, none by its number."""
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    kernels = sg.Independent(sg.Matern32(0.5), sg.Matern32([2.0, 3.0]))
+    gp = sg.GP(kernels, sg.HeteroscedasticGaussian(), sg.ConstantMean([-2.0, 5.0]))
+    layout = Layout((Column("a", "number"), Column("b", "number")))
+    told = {"fitted": gp.condition(X, X[:, 0]), "layout": layout, "center": np.zeros(2), "scale": np.array([1.0, 10.0])}
+    model = dataclasses.replace(series, **told, shape="table")
+    assert dict(parameter_rows(model)[1:]) == {
+        "log noise: length over which it changes (in spreads of the columns)": "0.5",
+        "log noise: size (standard deviation)": "1",
+        "signal: length along a": "2",
+        "signal: length along b": "30",
+        "signal: size (standard deviation)": "1",
+        "log noise: mean": "-2",
+        "signal: mean": "5",
+    }
+    assert "kernels[" not in how_learned(model)
+
+
 @pytest.mark.parametrize(
     ("period", "span", "unit", "said"),
     [

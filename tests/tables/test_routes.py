@@ -18,8 +18,9 @@ from structgp.tables.cli import app
 from structgp.tables.cli.base import ROUTES
 from structgp.tables.cli.fit import write_results
 from structgp.tables.cli.options import Learning
-from structgp.tables.model import TableModel, load_table_model, replacing_all
+from structgp.tables.model import TableModel, load_table_model
 from structgp.tables.reading import Layout, Table, read_table
+from structgp.tables.writing import replacing_all
 
 COMMANDS = {one.name: one for one in typer.main.get_group(app).commands.values()}
 ROWS = 20

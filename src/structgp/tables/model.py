@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
-import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -230,34 +226,3 @@ def _spread_out(values: np.ndarray, known: np.ndarray) -> np.ndarray:
     whole = np.full(len(known), None if text else np.nan, dtype=object if text else float)
     whole[known] = values
     return whole
-
-
-@contextmanager
-def replacing(path: Any) -> Iterator[Path]:
-    """A temporary file beside `path` that takes its place when all went well, and is gone otherwise."""
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
-        raise ValueError(f"{path} is a folder: give the name of a file")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"the folder {target.parent} does not exist: make it first, or write elsewhere")
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        yield temporary
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def replacing_all(*paths: Path, folder: Path | None = None) -> Iterator[list[Path]]:
-    """The same for several files, which take their places together once all are written; a missing `folder` is made."""
-    made = [] if folder is None else [one for one in (folder, *folder.parents) if not one.exists()]
-    try:
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
-            yield [stack.enter_context(replacing(path)) for path in paths]
-    finally:
-        for one in made:
-            if one.exists() and not any(one.iterdir()):
-                one.rmdir()

@@ -59,6 +59,11 @@ def task_of(target: pl.Series, task: str = "auto") -> str:
         raise ValueError(
             f"the target {target.name!r} holds {seen.min():g} … {seen.max():g}: counts are whole numbers from 0 on"
         )
+    if task == "classification" and (count := len(np.unique(seen))) > MOST_LEVELS:
+        raise ValueError(
+            f"the target {target.name!r} holds {count} different numbers ({seen.min():g} … {seen.max():g}): "
+            f"a label with at most {MOST_LEVELS} values is needed, or task regression"
+        )
     if task != "auto":
         return task
     if whole and len(np.unique(seen)) == 2:
@@ -93,7 +98,7 @@ def targets(series: pl.Series, task: str) -> tuple[np.ndarray, tuple[str, ...]]:
     if task != "classification":
         return as_floats(series), ()
     text = as_text(series)
-    classes = tuple(sorted({value for value in text if value is not None}))
+    classes = tuple(as_text(series.drop_nulls().unique().sort()))  # numbers in their own order
     if len(classes) < 2:
         raise ValueError(f"the target {series.name!r} is {classes[0]!r} everywhere: two labels at least are needed")
     code = {name: float(c) for c, name in enumerate(classes)}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ... import __version__
+from ..writing import check_file, replacing
 from .options import LEVEL, VersionOption
 from .routes import Route, ask, parameters_of
 
@@ -59,6 +60,8 @@ def answers(command: Callable[..., dict[str, Any] | Route]) -> Callable[..., Non
     def run(context: typer.Context, **options: Any) -> None:
         as_json = options["as_json"]
         try:
+            if options.get("report") is not None:
+                check_file(options["report"])  # before minutes of learning
             found = ask(command, options)
             answer = found.go(options, said_by(context)) if isinstance(found, Route) else found
         except EXPECTED as problem:
@@ -98,7 +101,6 @@ def seconds_of(text: str) -> float:
 
 def write_csv(table: pl.DataFrame, path: Path) -> None:
     """Write a table, whole or not at all."""
-    from ..model import replacing
 
     with replacing(path) as temporary:
         table.write_csv(temporary)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ..writing import check_folder, replacing_all
 from .base import aligned, columns_in_words, command, free_name, notes_in_words, seconds_of, write_csv
-from .learning import check_folder
 from .options import (
     AsJson,
     Budget,
@@ -43,7 +43,6 @@ def embed(
     import polars as pl
 
     from ..embed import embed_table  # takes seconds, which a wrong name need not wait for
-    from ..model import replacing_all
     from ..report import write_map_report
     from ..report.maps import column_rows, map_headline
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...learn.clock import Deadline
+from ..writing import check_folder, replacing_all
 from .base import aligned, command, free_name, notes_in_words, seconds_of, write_csv
-from .learning import check_folder, options_of, read_for, structure_of, time_in, watching
+from .learning import options_of, read_for, structure_of, time_in, watching
 from .options import AsJson, DataArgument, LateOption, Learning, OutFolder, TargetsOption
 from .routes import Route
 
@@ -55,7 +56,6 @@ def fill_alone(
     import polars as pl
 
     from ..automatic import fit_table
-    from ..model import replacing_all
     from ..report import write_report
     from .told import facts, model_in_words
 
@@ -107,7 +107,6 @@ def fill_together(
     import polars as pl
 
     from ...engines.approximation import of_structure
-    from ..model import replacing_all
     from ..report import write_filled_report
     from ..report.several import filled_headline, together_rows
     from ..several import fill_columns

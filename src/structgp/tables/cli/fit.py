@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...learn.clock import Deadline
+from ..writing import check_folder, replacing_all
 from .base import columns_in_words, command, free_name, inputs_in_words, notes_in_words, seconds_of, with_predictions, write_csv
 from .fill import TOGETHER, together
-from .learning import check_folder, options_of, read_for, target_of, watching
+from .learning import options_of, read_for, target_of, watching
 from .options import (
     LEVEL,
     AsJson,
@@ -135,7 +136,6 @@ def write_results(model: TableModel, data: Table, out: Path, deadline: Deadline)
     import numpy as np
     import polars as pl
 
-    from ..model import replacing_all
     from ..report import write_report
     from ..suspects import suspicion
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...learn.clock import Deadline
+from ..writing import check_file, replacing_all
 from .base import check_level, command, notes_in_words, seconds_of, write_csv
 from .learning import options_of, read_for, target_of, time_in, watching
 from .options import (
@@ -42,6 +43,8 @@ def of_table(
     """How a column of a table goes on, once it is learned."""
     seconds = seconds_of(asked.budget)
     deadline = Deadline.after(seconds)
+    if out is not None:
+        check_file(out)
     table = read_for(data, asked)
     asked = dataclasses.replace(asked, time=time_in(table.frame, asked.time))
     others = [name for name in table.frame.columns if name != asked.time]
@@ -93,7 +96,6 @@ def _told(model: TableModel, level: float, out: Path | None, report: Path | None
     """The forecast of a model, in files or printed."""
     import polars as pl
 
-    from ..model import replacing_all
     from ..report import write_report
     from ..report.words import headline
 

@@ -73,12 +73,6 @@ def time_in(frame: pl.DataFrame, asked: str | None) -> str | None:
     return dates[0] if len(dates) == 1 else None
 
 
-def check_folder(out: Path) -> None:
-    """Refuse a file where a folder is needed."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file: give the name of a folder")
-
-
 @contextlib.contextmanager
 def watching(as_json: bool, budget: float) -> Iterator[Callable[[str, int, float | None], None]]:
     """A bar with the time spent and the evidence reached: on a terminal, and nowhere else."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ...learn.clock import Deadline
+from ..writing import check_folder, replacing_all
 from .base import seconds_of
-from .learning import check_folder
 
 KERNEL = "Matern32"  # where none is said
 ROWS = 2**20  # of a part
@@ -36,7 +36,6 @@ def fit_in_parts(
 
     from ...parameters.tree import named_values
     from ..expression import parse_kernel
-    from ..model import replacing_all
 
     deadline = Deadline.after(seconds_of(budget))
     check_folder(out)

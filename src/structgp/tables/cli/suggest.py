@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ..writing import replacing_all
 from .base import command, notes_in_words
 from .options import (
     AcquisitionOption,
@@ -48,7 +49,6 @@ def suggest(
     as_json: AsJson = False,
 ) -> dict[str, Any]:
     """Say what to measure next, from a table of runs. Rows without a target are pending, with text in place of it failed."""
-    from ..model import replacing_all
     from ..report import write_choice_report
     from ..runs import outcomes_of, question, read_runs, variables_of, with_suggestions
 

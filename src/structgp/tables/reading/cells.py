@@ -16,6 +16,7 @@ GAPS = ["", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "?",
 WORDS = {  # a missing value in a column of numbers or dates
     *("n.a.", "n.a", "n. a.", "none", "nil", "missing", "unknown", "nodata", "no data", "not available", "n.d.", "nd", "k.a."),
     *("--", "---", "—", "–", ".", "..", "...", "…", "*", "x", "<na>", "(null)", "\\n", "-nan", "1.#qnan", "error", "err"),
+    *("inf", "-inf", "+inf", "infinity", "-infinity"),
     *("#n/a", "#na", "#value!", "#div/0!", "#ref!", "#null!", "#num!", "#name?"),
 }
 CODES = (
@@ -128,6 +129,8 @@ def read_numbers(text: pl.Series, decimal: str, commas: str, codes: tuple[float,
     if values.is_null().all() or not (all_gaps or few_words):
         return None
     notes += _words_note(strange)
+    values, endless = finite(values)
+    notes += endless
     values, codes = without_codes(values, codes)
     if codes:
         notes += (f"{few([f'{code:g}' for code in codes])} is taken as missing: it lies far outside of the other values",)
@@ -142,6 +145,15 @@ def _words_note(strange: pl.Series) -> tuple[str, ...]:
         return ()
     words = few([repr(word) for word in strange.unique(maintain_order=True)])
     return (f"{words} is taken as missing ({len(strange)} cell{'' if len(strange) == 1 else 's'})",)
+
+
+def finite(values: pl.Series) -> tuple[pl.Series, tuple[str, ...]]:
+    """The values without infinities, and what is said of these."""
+    endless = values.is_infinite().fill_null(False)
+    if not endless.any():
+        return values, ()
+    count = int(endless.sum())
+    return values.set(endless, None), (f"infinity is taken as missing ({count} cell{'' if count == 1 else 's'})",)
 
 
 def without_codes(values: pl.Series, known: tuple[float, ...] = ()) -> tuple[pl.Series, tuple[float, ...]]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...inputs.reading import few
-from .cells import GAPS, WORDS, Cells, How, clear_mark, read_cells, without_codes
+from .cells import GAPS, WORDS, Cells, How, clear_mark, finite, read_cells, without_codes
 from .dates import ONE_DAY, ORDERS, read_numbered
 from .layout import CELLS
 from .moments import about_clocks, in_zone, zone_of
@@ -278,9 +278,10 @@ def _typed(frame: pl.DataFrame, notes_of_file: list[str], *, order: str, zone: s
         elif series.dtype == pl.String:
             read[name] = read_cells(series, order=order, zone=zone, like=known)
         elif series.dtype.is_float() or series.dtype.is_signed_integer():
+            series, endless = finite(series) if series.dtype.is_float() else (series, ())
             values, codes = without_codes(series, known.codes if known else ())
             said = (f"{few([f'{code:g}' for code in codes])} is taken as missing: it lies far outside of the other values",)
-            read[name] = Cells(values, How("number", codes=codes), said if codes else ())
+            read[name] = Cells(values, How("number", codes=codes), endless + (said if codes else ()))
         elif isinstance(series.dtype, pl.Datetime) and zone:
             aware = series.dtype.time_zone is not None
             notes = () if aware else tuple(about_clocks(series, zone))

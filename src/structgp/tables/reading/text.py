@@ -28,6 +28,7 @@ SEPARATORS = ",;\t|"
 LOOKED_AT = 200  # lines by which the separator is found
 VALUE = re.compile(r"[-+($€]?\d[\d\s.,:/+%)TZeE-]*")  # a number or a date, which names no column
 OPEN = re.compile(r'(?:^|[,;\t|])\s*"[^"\n]*$', re.MULTILINE)  # a cell whose quote does not end in its line
+MOST_UNSEEN = 0.03  # part of the characters that nobody can see, in what is text
 MOST_LINES = 50  # in one cell
 COMMENTS = ("#", "//", "%")
 ERRORS = ("#n/a", "#na", "#value!", "#div/0!", "#ref!", "#null!", "#num!", "#name?")  # of a spreadsheet, in a cell
@@ -52,7 +53,9 @@ def decoded(content: bytes, path: Path) -> tuple[str, list[str]]:
             where = problem.start
     else:
         raise ValueError(f"{path} is not {encoding} text (byte {where}): save it as UTF-8")
-    if "\0" in text[:4096] or sum(ord(c) < 9 for c in text[:4096]) > 8:
+    start = text[:4096]
+    unseen = sum(not c.isprintable() and not c.isspace() and c != "\ufeff" for c in start)
+    if "\0" in start or unseen > MOST_UNSEEN * len(start):
         raise ValueError(f"{path} is not a table: CSV, TSV, Parquet and spreadsheets are read, gzipped or not")
     if encoding is None and name != "utf-8":
         notes.append(f"the file is not UTF-8: its letters are read as Windows-1252 (Latin-1), the first at byte {where}")

@@ -13,9 +13,10 @@ from ...decide.optimise import Optimiser, Suggestion
 from ...inputs.reading import few
 from ...learn.clock import NEVER, Deadline
 from ..embed import Embedded
-from ..model import TableModel, of_shape, replacing
+from ..model import TableModel, of_shape
 from ..several import Filled, Record
 from ..suspects import about_suspects, suspect_rows
+from ..writing import replacing
 from .answer import answer
 from .beside import comparison_figures, numbered
 from .changes import ChangingSeries, change_alarms, change_figures, change_headline, segment_rows

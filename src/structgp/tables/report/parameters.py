@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,7 +75,8 @@ def how_learned(model: TableModel) -> str:
     mode = model.fitted.mode if isinstance(model.fitted, FittedMixture) else model.fitted
     if not isinstance(mode, Fitted):
         return str(mode.summary())
-    lines = [f"log evidence   {model.fitted.log_evidence:.6g}", *mode.account()]
+    account = [line for line in mode.account() if not line.startswith("latents ")]  # of kernels by their numbers
+    lines = [f"log evidence   {model.fitted.log_evidence:.6g}", *account]
     return "\n".join(line.replace(str(mode.learning), _ended(model, mode)) for line in lines)
 
 
@@ -119,6 +121,7 @@ def named_belief(row: Any, model: TableModel) -> Worded:
     if isinstance(model.fitted, FittedAdditive) and way[:1] == ["kernel"] and len(dims) == 1:
         whose = f"{model.layout.names[dims[0]]}: "
     time = f" ({unit_of(model)})" if len(model.scale) == 1 and unit_of(model) else ""
+    whose = _of_latent(row.name, model.fitted.gp) + whose
     if isinstance(owner, Constant):
         return Worded("level (standard deviation before the data)", tuple(np.sqrt(values)))
     if isinstance(owner, LogGaussian):
@@ -131,21 +134,29 @@ def named_belief(row: Any, model: TableModel) -> Worded:
     if name in ("noise", "variance"):
         return Worded(f"{whose}{'noise' if name == 'noise' else 'size'} (standard deviation)", tuple(np.sqrt(values)))
     if name == "value" and way == ["mean"]:
-        return Worded("mean", tuple(values))
+        return Worded(f"{whose}mean", tuple(values))
     if name == "lengthscale" and isinstance(owner, Radial):
         if index:
             d = dims[int(index)]
-            return Worded(f"length along {model.layout.names[d]}", tuple(values * model.scale[d]), float(row.median))
+            return Worded(f"{whose}length along {model.layout.names[d]}", tuple(values * model.scale[d]), float(row.median))
         keeps = term is not None and term.period is not None
         places = on_map(model.layout.names) if model.shape == "places" else None
+        places = places if places is not None and set(dims) <= {places.east, places.north} else None
         unit = model.scale[dims[0]] if len(dims) == 1 else 1.0 if places is None else model.scale[places.north]
-        return Worded(
-            f"{whose}{'keeps its shape for' if keeps else 'length over which it changes'}{time}", tuple(values * unit)
-        )
+        said = "keeps its shape for" if keeps else "length over which it changes"
+        spreads = " (in spreads of the columns)" if len(dims) > 1 and places is None else ""
+        return Worded(f"{whose}{said}{time}{spreads}", tuple(values * unit))
     if name == "lengthscale" and isinstance(owner, Periodic):
         return Worded(f"{whose}smoothness of its shape", tuple(values))
     called = {"lifetime": f"keeps its phase for{time}", "period": f"period{time}"}.get(name, field.replace("_", " "))
     return Worded(f"{whose}{called}", tuple(values))
+
+
+def _of_latent(name: str, gp: Any) -> str:
+    """Which of several functions behind the observations a parameter is of."""
+    latents = getattr(getattr(gp, "likelihood", None), "latent_names", ())
+    found = re.search(r"kernels\[(\d+)\]|^mean\.value\[(\d+)\]", name)
+    return f"{latents[int(found[1] or found[2])]}: " if latents and found else ""
 
 
 def _step(node: Any, name: str) -> Any:
