@@ -48,7 +48,7 @@ _WHERE = {
         "Prior",
         "Uniform",
     ],
-    "kernels.algebra": ["Kernel", "Product", "Scaled", "Sum", "combine", "shares"],
+    "kernels.algebra": ["Kernel", "On", "Product", "Scaled", "Sum", "combine", "shares"],
     "kernels.metrics": ["CholeskyMetric", "FactorMetric", "GivensMetric", "GroupMetric", "orthonormalise", "random_rotation"],
     "kernels.stationary": [
         "GammaExponential",
@@ -78,7 +78,7 @@ _WHERE = {
         "White",
         "Wiener",
     ],
-    "kernels.views": ["On", "Project", "Rotated", "Warp"],
+    "kernels.views": ["Project", "Rotated", "Warp"],
     "kernels.changepoint": ["ChangePoint"],
     "kernels.induced": ["Induced"],
     "kernels.finite": ["DiscreteConvolution", "FourierFeatures"],

@@ -1,4 +1,4 @@
-"""Kernels as values in an algebra: sums, products, scalings."""
+"""Kernels as values in an algebra: sums, products, scalings, and what looks at some of the coordinates."""
 
 from __future__ import annotations
 
@@ -54,8 +54,6 @@ class Kernel(Parametrised):
 
     def on(self, *dims: int) -> Kernel:
         """This kernel on some of the coordinates only."""
-        from .views import On
-
         return On(self, dims)
 
 
@@ -113,6 +111,51 @@ class Scaled(Kernel):
     def __repr__(self) -> str:
         inner = f"({self.kernel!r})" if isinstance(self.kernel, Sum) else repr(self.kernel)
         return f"{show(self.scale)} * {inner}"
+
+
+def _dims(dims: Any) -> tuple[int, ...]:
+    given = list(np.atleast_1d(np.asarray(dims, dtype=object)).ravel())
+    whole = all(isinstance(d, (int, np.integer)) and not isinstance(d, bool) for d in given)
+    if not given or not whole or len(set(given)) != len(given) or min(given) < 0:
+        shown = ", ".join(map(repr, given)) or "none"
+        raise ValueError(f"On needs distinct columns by their numbers, counted from 0, as in .on(0, 2); got {shown}")
+    return tuple(map(int, given))
+
+
+class View(Kernel):
+    """A kernel of what is seen of x."""
+
+    kernel: Kernel
+
+    @abc.abstractmethod
+    def seen(self, x: Numbers) -> Numbers:
+        """Places (…, D) as the kernel inside sees them."""
+
+    def check_points(self, X: Any) -> None:
+        self.kernel.check_points(np.asarray(self.seen(X)))
+
+    def between(self, x: Point, z: Point) -> Scalar:
+        return self.kernel.between(self.seen(x), self.seen(z))
+
+    def null_space(self, x: Point) -> Numbers:
+        return self.kernel.null_space(self.seen(x))
+
+
+class On(View):
+    """A kernel on some of the coordinates: ``On(Matern32(), 0)``, ``Matern32().on(0, 2)``."""
+
+    dims: tuple[int, ...] = eqx.field(static=True, default=(0,), converter=_dims)
+
+    def seen(self, x: Numbers) -> Numbers:
+        if max(self.dims) >= x.shape[-1]:
+            raise ValueError(
+                f"On(dims={self.dims}) needs column {max(self.dims)}, but the inputs have {x.shape[-1]}, counted from 0"
+            )
+        return x[..., list(self.dims)]
+
+    def __repr__(self) -> str:
+        inner = f"({self.kernel!r})" if isinstance(self.kernel, (Sum, Product, Scaled)) else repr(self.kernel)
+        return f"{inner}.on({', '.join(map(str, self.dims))})"
 
 
 def combine(kernels: Sequence[Kernel]) -> Sum:

@@ -13,9 +13,8 @@ import numpy as np
 from .._types import Numbers, Point, Scalar, double_precision, library
 from ..parameters.supports import nonnegative, real
 from ..parameters.tree import fixed, parameter
-from .algebra import Kernel, Product, Scaled, Sum, one_coordinate
+from .algebra import Kernel, On, Product, Scaled, Sum, View, one_coordinate
 from .induced import Induced
-from .views import On
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,14 +99,13 @@ class Coregion(Kernel):
         return self.matrix()[i, j]
 
 
-class Lagged(Kernel):
+class Lagged(View):
     """A kernel of several outputs that come late: output i at x is what the kernel has at x − lag_i, output 0 without a lag.
 
     `lags` are those of the outputs 1, 2, …, behind output 0: numbers, or for each a vector of shifts along all columns but the
     last, which holds the number of the output. Along time a lag is a clock of its own, and linear time stays linear.
     """
 
-    kernel: Kernel
     lags: Numbers = parameter((0.0,), real)
 
     def __check_init__(self) -> None:
@@ -125,21 +123,14 @@ class Lagged(Kernel):
         xp = library(self.lags)
         return xp.concatenate([xp.zeros_like(self.lags[:1]), self.lags])
 
-    def moved(self, x: Numbers) -> Numbers:
-        """Places (…, D) as the kernel inside sees them."""
+    def seen(self, x: Numbers) -> Numbers:
         shift = jnp.asarray(self.lag)[number_of(x[..., -1])]
         shift = shift[..., None] if np.ndim(self.lags) == 1 else shift
         return jnp.concatenate([x[..., :-1] - shift, x[..., -1:]], axis=-1)
 
     def check_points(self, X: Any) -> None:
         check_numbers(self, X[:, -1], len(self.lags) + 1)
-        self.kernel.check_points(np.asarray(self.moved(X)))
-
-    def between(self, x: Point, z: Point) -> Scalar:
-        return self.kernel.between(self.moved(x), self.moved(z))
-
-    def null_space(self, x: Point) -> Numbers:
-        return self.kernel.null_space(self.moved(x))
+        self.kernel.check_points(np.asarray(self.seen(X)))
 
 
 @outputs_of.register

@@ -34,9 +34,9 @@ from ..engines.inducing import ENOUGH, FIRST, HELD, TOGETHER, exact_rows, left_o
 from ..engines.inducing_inputs import place_among
 from ..inputs.layouts import as_inputs
 from ..inputs.observations import Data
-from ..kernels.algebra import Kernel, Product, Scaled, Sum
+from ..kernels.algebra import Kernel, On, Product, Scaled, Sum
 from ..kernels.induced import Induced
-from ..kernels.views import On, Project
+from ..kernels.views import Project
 from ..linalg.dense.cholesky import lapack_threads
 from ..linalg.features.low_rank import Rule, summed
 from ..parameters.tree import free_vector, learned_leaves, leaves, named_values, with_values

@@ -13,7 +13,7 @@ from ..engines.base import GLIMPSE, SOME, gaussian
 from ..inputs.layouts import Grid, Inputs, as_inputs
 from ..inputs.observations import Data
 from ..inputs.rows import in_few_sizes
-from ..kernels.algebra import Kernel, Product, Scaled, Sum
+from ..kernels.algebra import Kernel, On, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
 from ..kernels.filters import FIR, SOURCES, Cascade, Filters, PoleFilters
 from ..kernels.finite import FourierFeatures
@@ -25,7 +25,7 @@ from ..kernels.nonstationary import IntegratedWiener, Linear, Polynomial, Spline
 from ..kernels.oscillating import DampedOscillator, SpectralMixture
 from ..kernels.outputs import Coregion, Lagged, outputs_of
 from ..kernels.stationary import ProductMatern, Radial, Ricker, Sinc
-from ..kernels.views import On, Project, Warp
+from ..kernels.views import Project, Warp
 from ..likelihoods.gaussian import Gaussian
 from ..means import ConstantMean, LevelOfOutput, LinearMean, Mean, ZeroMean
 from ..parameters.supports import Real
@@ -435,13 +435,9 @@ def _(kernel: Wiener, scales: np.ndarray, variance: float) -> Kernel:
     return kernel.replace(variance=variance / float(scales[0]))
 
 
-@suggest.register
-def _(kernel: IntegratedWiener, scales: np.ndarray, variance: float) -> Kernel:
-    return kernel.replace(variance=variance / float(scales[0]) ** (2 * kernel.order - 1))
-
-
-@suggest.register
-def _(kernel: Spline, scales: np.ndarray, variance: float) -> Kernel:
+@suggest.register(IntegratedWiener)
+@suggest.register(Spline)
+def _(kernel: IntegratedWiener | Spline, scales: np.ndarray, variance: float) -> Kernel:
     return kernel.replace(variance=variance / float(scales[0]) ** (2 * kernel.order - 1))
 
 
@@ -512,11 +508,6 @@ def _(kernel: PoleFilters | FIR, scales: np.ndarray, variance: Any) -> Kernel:
     return kernel.replace(weights=factor.reshape(-1, *[1] * (W.ndim - 1)) * W)
 
 
-@suggest.register
-def _(kernel: Lagged, scales: np.ndarray, variance: Any) -> Kernel:
-    return kernel.replace(kernel=suggest(kernel.kernel, scales, variance))
-
-
 @suggest.register  # type: ignore[arg-type]
 def _(kernel: IndependentKernels, scales: np.ndarray, variance: float) -> IndependentKernels:  # type: ignore[misc]
     each = np.broadcast_to(variance, len(kernel.kernels))
@@ -540,8 +531,9 @@ def _(kernel: Scaled, scales: np.ndarray, variance: float) -> Kernel:
     return kernel.replace(kernel=suggest(kernel.kernel, scales, _for(kernel.kernel, variance) / float(kernel.scale)))
 
 
-@suggest.register
-def _(kernel: Induced, scales: np.ndarray, variance: float) -> Kernel:
+@suggest.register(Induced)
+@suggest.register(Lagged)
+def _(kernel: Induced | Lagged, scales: np.ndarray, variance: Any) -> Kernel:
     return kernel.replace(kernel=suggest(kernel.kernel, scales, variance))
 
 

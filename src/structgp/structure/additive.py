@@ -15,9 +15,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..inputs.layouts import Inputs
-from ..kernels.algebra import Kernel, Scaled, Sum
+from ..kernels.algebra import Kernel, On, Scaled, Sum
 from ..kernels.stationary import HalfIntegerMatern
-from ..kernels.views import On, Project
+from ..kernels.views import Project
 from .base import No, Structure
 
 MOST_STATES = 4  # beyond Matérn 7/2 the splines of so high a degree lose their digits
@@ -124,11 +124,11 @@ def _(kernel: Scaled, X: Float[Array, "N D"]) -> Line | No:
 
 @line_of.register
 def _(kernel: On, X: Float[Array, "N D"]) -> Line | No:
-    return line_of(kernel.kernel, kernel.select(X))
+    return line_of(kernel.kernel, kernel.seen(X))
 
 
 @line_of.register
 def _(kernel: Project, X: Float[Array, "N D"]) -> Line | No:
     if np.ndim(kernel.direction) == 2 and np.shape(kernel.direction)[1] > 1:
         return No(f"{kernel!r} projects on a plane, not on a line")
-    return line_of(kernel.kernel, kernel.project(X))
+    return line_of(kernel.kernel, kernel.seen(X))

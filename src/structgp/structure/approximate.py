@@ -23,10 +23,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Numbers, Point, Scalar
-from ..kernels.algebra import Kernel, Product, Scaled, Sum, one_coordinate
+from ..kernels.algebra import Kernel, On, Product, Scaled, Sum, one_coordinate
 from ..kernels.changepoint import ChangePoint
 from ..kernels.stationary import Matern, RationalQuadratic, SquaredExponential, matern_profile
-from ..kernels.views import On, Project, Warp
+from ..kernels.views import Project, Warp
 from ..linalg.markov import rational_sde
 from ..linalg.markov.chains import Chain
 from ..parameters.supports import positive

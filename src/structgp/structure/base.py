@@ -20,3 +20,8 @@ class No:
     """A form that cannot be had, and why."""
 
     reason: str
+
+
+def first_no(*answers: object) -> No | None:
+    """The first refusal among some answers."""
+    return next((answer for answer in answers if isinstance(answer, No)), None)

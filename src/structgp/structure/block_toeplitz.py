@@ -10,11 +10,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..inputs.layouts import Inputs, Times
-from ..kernels.algebra import Kernel, Product, Scaled, Sum
+from ..kernels.algebra import Kernel, On, Product, Scaled, Sum
 from ..kernels.filters import FIR, Filters, OfModes
 from ..kernels.nonstationary import Constant
 from ..kernels.outputs import Coregion, Lagged
-from ..kernels.views import On
 from .base import No, Structure
 from .dense import covariance
 from .toeplitz import not_stationary

@@ -19,14 +19,13 @@ from jaxtyping import Array, Float
 from .._types import double_precision, how_many
 from ..inputs.layouts import Inputs, as_inputs, clocks_of
 from ..inputs.reading import HUGE
-from ..kernels.algebra import Kernel, Product, Scaled, Sum
+from ..kernels.algebra import Kernel, Product, Scaled, Sum, View
 from ..kernels.changepoint import ChangePoint
 from ..kernels.filters import FIR, Filters
 from ..kernels.induced import Induced
 from ..kernels.nonstationary import Linear, Polynomial
-from ..kernels.outputs import Coregion, Lagged, number_of
+from ..kernels.outputs import Coregion, number_of
 from ..kernels.stationary import Radial
-from ..kernels.views import On, Project
 from ..linalg.dense import factors
 from .base import Structure
 
@@ -127,13 +126,8 @@ def _(kernel: Induced, X: Points, Z: Others) -> Covariance:
 
 
 @covariance.register
-def _(kernel: On, X: Points, Z: Others) -> Covariance:
-    return covariance(kernel.kernel, kernel.select(X), kernel.select(Z))
-
-
-@covariance.register
-def _(kernel: Project, X: Points, Z: Others) -> Covariance:
-    return covariance(kernel.kernel, kernel.project(X), kernel.project(Z))
+def _(kernel: View, X: Points, Z: Others) -> Covariance:
+    return covariance(kernel.kernel, kernel.seen(X), kernel.seen(Z))
 
 
 @covariance.register
@@ -156,11 +150,6 @@ def _(kernel: Polynomial, X: Points, Z: Others) -> Covariance:
 def _(kernel: Coregion, X: Points, Z: Others) -> Covariance:
     seen = lambda P: jax.nn.one_hot(number_of(P[:, 0]), len(kernel.loadings), dtype=P.dtype)
     return seen(X) @ kernel.matrix() @ seen(Z).T
-
-
-@covariance.register
-def _(kernel: Lagged, X: Points, Z: Others) -> Covariance:
-    return covariance(kernel.kernel, kernel.moved(X), kernel.moved(Z))
 
 
 @covariance.register

@@ -21,13 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..kernels.algebra import Kernel, Product, Scaled, Sum
+from ..kernels.algebra import Kernel, On, Product, Scaled, Sum
 from ..kernels.changepoint import ChangePoint
 from ..kernels.induced import Induced
 from ..kernels.nonstationary import ArcSine, Constant, IntegratedWiener, Linear, Polynomial, Spline
 from ..kernels.oscillating import Cosine, DampedOscillator, Periodic, SpectralMixture
 from ..kernels.stationary import HalfIntegerMatern, ProductMatern, RationalQuadratic, Ricker, Sinc, SquaredExponential
-from ..kernels.views import On, Project, Warp
+from ..kernels.views import Project, Warp
 from ..linalg.markov.chains import Chain
 
 Smooth = tuple[float, Kernel]  # how many derivatives, and the term that has no more

@@ -22,12 +22,12 @@ from jaxtyping import Array, Float
 
 from .._types import Point, Scalar
 from ..inputs.layouts import Inputs
-from ..kernels.algebra import Kernel, Scaled, Sum
+from ..kernels.algebra import Kernel, On, Scaled, Sum
 from ..kernels.finite import DiscreteConvolution, FourierFeatures
 from ..kernels.nonstationary import Constant, Linear, Polynomial
-from ..kernels.views import On, Project
+from ..kernels.views import Project
 from ..linalg.features.totals import Totals, in_blocks, visited
-from .base import No, Structure
+from .base import No, Structure, first_no
 from .dense import covariance
 
 MOST_MONOMIALS = 3000
@@ -276,11 +276,7 @@ class Through(FeatureMap):
         return self.of.size
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "F N"]:
-        return self.of(_seen(self.view, X))
-
-
-def _seen(view: On | Project, X: Float[Array, "N D"]) -> Float[Array, "N q"]:
-    return view.select(X) if isinstance(view, On) else view.project(X)
+        return self.of(self.view.seen(X))
 
 
 @features_of.register
@@ -324,11 +320,8 @@ def _(kernel: FourierFeatures, X: Float[Array, "N D"]) -> FeatureMap:
 
 @features_of.register
 def _(kernel: Sum, X: Float[Array, "N D"]) -> FeatureMap | No:
-    parts = [features_of(term, X) for term in kernel.terms]
-    for part in parts:
-        if isinstance(part, No):
-            return part
-    return Stacked(tuple(part for part in parts if isinstance(part, FeatureMap)))
+    parts: list[Any] = [features_of(term, X) for term in kernel.terms]
+    return first_no(*parts) or Stacked(tuple(parts))
 
 
 @features_of.register
@@ -340,5 +333,5 @@ def _(kernel: Scaled, X: Float[Array, "N D"]) -> FeatureMap | No:
 @features_of.register(On)
 @features_of.register(Project)
 def _(kernel: On | Project, X: Float[Array, "N D"]) -> FeatureMap | No:
-    inner = features_of(kernel.kernel, _seen(kernel, X))
+    inner = features_of(kernel.kernel, kernel.seen(X))
     return inner if isinstance(inner, No) else Through(inner, kernel)

@@ -25,11 +25,10 @@ import numpy as np
 from jax.scipy.special import erf
 from jaxtyping import Array, Float
 
-from ..kernels.algebra import Kernel, Product, Scaled, Sum
+from ..kernels.algebra import Kernel, On, Product, Scaled, Sum
 from ..kernels.metrics import Metric
 from ..kernels.nonstationary import Constant
 from ..kernels.stationary import HalfIntegerMatern, ProductMatern, Ricker, SquaredExponential
-from ..kernels.views import On
 from ..linalg.normal import log_ndtr
 from ..linalg.quadrature import gauss_legendre
 from .dense import covariance
@@ -248,7 +247,7 @@ def _(kernel: Scaled, X: Any, measure: Measure) -> Pair:
 
 @integrals.register
 def _(kernel: On, X: Any, measure: Measure) -> Pair:
-    z, V = integrals(kernel.kernel, kernel.select(X), measure.of(kernel.dims))
+    z, V = integrals(kernel.kernel, kernel.seen(X), measure.of(kernel.dims))
     others = measure.of([column for column in range(measure.dimension) if column not in kernel.dims]).total
     return z * others, V * others**2
 
@@ -263,7 +262,7 @@ def _(kernel: Product, X: Any, measure: Measure) -> Pair:
     z, V, used = jnp.ones(len(X)), jnp.ones(()), jnp.ones(())
     for factor in kernel.factors:  # each alone has integrated over all other columns
         own = measure.of(factor.dims)  # type: ignore[attr-defined]
-        part, whole = integrals(factor.kernel, factor.select(X), own)  # type: ignore[attr-defined]
+        part, whole = integrals(factor.kernel, factor.seen(X), own)  # type: ignore[attr-defined]
         z, V, used = z * part, V * whole, used * own.total
     others = measure.total / used
     return z * others, V * others**2

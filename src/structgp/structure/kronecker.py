@@ -19,12 +19,11 @@ from jaxtyping import Array, Float, Int
 
 from .._types import library
 from ..inputs.layouts import Grid, Inputs
-from ..kernels.algebra import Kernel, Product, Scaled, Sum
+from ..kernels.algebra import Kernel, On, Product, Scaled, Sum
 from ..kernels.metrics import Metric
 from ..kernels.nonstationary import Constant, White
 from ..kernels.oscillating import Cosine, Periodic
 from ..kernels.stationary import Matern, ProductMatern, Radial, Ricker, Sinc, SquaredExponential
-from ..kernels.views import On
 from .base import No, Structure
 from .dense import covariance, variances
 

@@ -14,11 +14,11 @@ from jaxtyping import Array, Float
 
 from .. import where
 from ..inputs.layouts import Inputs
-from ..kernels.algebra import Kernel, Product, Scaled, Sum
+from ..kernels.algebra import Kernel, On, Product, Scaled, Sum, View
 from ..kernels.independent import IndependentKernels
 from ..kernels.induced import Induced
 from ..kernels.stationary import Radial
-from ..kernels.views import On, Project, Warp
+from ..kernels.views import Project, Warp
 from ..linalg.features.low_rank import whitening, with_jitter
 from ..linalg.features.totals import in_blocks, visited
 from .base import No, Structure
@@ -52,19 +52,11 @@ def _(kernel: Induced, X: Float[Array, "N D"]) -> Through:
     return Through(kernel.kernel, X, jnp.asarray(kernel.inputs))
 
 
-@through.register
-def _(kernel: On, X: Float[Array, "N D"]) -> Through | No:
-    return through(kernel.kernel, kernel.select(X))
-
-
-@through.register
-def _(kernel: Project, X: Float[Array, "N D"]) -> Through | No:
-    return through(kernel.kernel, kernel.project(X))
-
-
-@through.register
-def _(kernel: Warp, X: Float[Array, "N D"]) -> Through | No:
-    return through(kernel.kernel, jax.vmap(lambda x: jnp.atleast_1d(kernel.function(x)))(X))
+@through.register(On)
+@through.register(Project)
+@through.register(Warp)
+def _(kernel: View, X: Float[Array, "N D"]) -> Through | No:
+    return through(kernel.kernel, kernel.seen(X))
 
 
 @through.register
@@ -154,14 +146,10 @@ def _(kernel: Scaled | Induced, X: Float[Any, "N D"]) -> Float[Any, "N E"] | Non
     return in_units(kernel.kernel, X)
 
 
-@in_units.register
-def _(kernel: On, X: Float[Any, "N D"]) -> Float[Any, "N E"] | None:
-    return in_units(kernel.kernel, kernel.select(X))
-
-
-@in_units.register
-def _(kernel: Project, X: Float[Any, "N D"]) -> Float[Any, "N E"] | None:
-    return in_units(kernel.kernel, kernel.project(X))
+@in_units.register(On)
+@in_units.register(Project)
+def _(kernel: View, X: Float[Any, "N D"]) -> Float[Any, "N E"] | None:
+    return in_units(kernel.kernel, kernel.seen(X))
 
 
 def _together(kernels: tuple[Kernel, ...], X: Any) -> Any:
@@ -185,11 +173,7 @@ def _(kernel: IndependentKernels, X: Float[np.ndarray, "N D"], place: Callable[[
     return IndependentKernels(tuple(placed(one, X, place) for one in kernel.kernels))
 
 
-@placed.register
-def _(kernel: On, X: Float[np.ndarray, "N D"], place: Callable[[Kernel, np.ndarray], np.ndarray]) -> Kernel:
-    return kernel.replace(kernel=placed(kernel.kernel, kernel.select(X), place))
-
-
-@placed.register
-def _(kernel: Project, X: Float[np.ndarray, "N D"], place: Callable[[Kernel, np.ndarray], np.ndarray]) -> Kernel:
-    return kernel.replace(kernel=placed(kernel.kernel, np.asarray(kernel.project(X)), place))
+@placed.register(On)
+@placed.register(Project)
+def _(kernel: View, X: Float[np.ndarray, "N D"], place: Callable[[Kernel, np.ndarray], np.ndarray]) -> Kernel:
+    return kernel.replace(kernel=placed(kernel.kernel, np.asarray(kernel.seen(X)), place))

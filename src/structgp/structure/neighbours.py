@@ -17,12 +17,11 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..inputs.neighbourhood import Neighbourhood
-from ..kernels.algebra import Kernel, Product, Scaled, Sum
+from ..kernels.algebra import Kernel, On, Product, Scaled, Sum
 from ..kernels.metrics import Metric
 from ..kernels.nonstationary import White
 from ..kernels.stationary import ProductMatern, Radial
-from ..kernels.views import On
-from .base import No, Structure
+from .base import No, Structure, first_no
 
 APART = "products over the columns do not fall off with one distance, so that far rows still tell; {instead}"
 INSTEAD = "take one kernel with a lengthscale for each column, as in Matern32([1.0, 1.0])"
@@ -80,12 +79,11 @@ def _(kernel: Scaled, D: int) -> Measure | No:
 @measured.register
 def _(kernel: Sum, D: int) -> Measure | No:
     """The metric is that of the curvature: each term counts by its part of the variance of what falls off."""
-    terms = [measured(term, D) for term in kernel.terms]
-    found = [term for term in terms if isinstance(term, Measure)]
-    if len(found) < len(terms):
-        return next(term for term in terms if isinstance(term, No))
-    variance = functools.reduce(operator.add, (term.variance for term in found))
-    return Measure(variance, functools.reduce(operator.add, (term.variance / variance * term.metric for term in found)))
+    terms: list[Any] = [measured(term, D) for term in kernel.terms]
+    if no := first_no(*terms):
+        return no
+    variance = functools.reduce(operator.add, (term.variance for term in terms))
+    return Measure(variance, functools.reduce(operator.add, (term.variance / variance * term.metric for term in terms)))
 
 
 @measured.register

@@ -19,17 +19,17 @@ from jaxtyping import Array, Float, Int
 
 from .._types import is_traced
 from ..inputs.layouts import Inputs, Times
-from ..kernels.algebra import Kernel, Product, Scaled, Sum
+from ..kernels.algebra import Kernel, On, Product, Scaled, Sum, View
 from ..kernels.changepoint import ChangePoint
 from ..kernels.filters import FIR, GaussianFilters, LowPassFilters, MaternFilters, OfModes
 from ..kernels.nonstationary import Constant, IntegratedWiener, Linear, Spline, White, Wiener
 from ..kernels.oscillating import Cosine, DampedOscillator, Periodic
 from ..kernels.outputs import Coregion, Lagged, number_of
 from ..kernels.stationary import HalfIntegerMatern, ProductMatern, SquaredExponential
-from ..kernels.views import On, Project
+from ..kernels.views import Project
 from ..linalg.markov import chains, shared_noise
 from ..linalg.markov.oscillator import Oscillator
-from .base import No, Structure
+from .base import No, Structure, first_no
 
 HARMONICS_ERROR = 1e-12  # largest error of a periodic covariance, in units of its variance
 BUCKETS = (4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80)  # numbers of harmonics, so that few programs are compiled
@@ -107,7 +107,7 @@ def places_of(kernel: Kernel, X: Any) -> Places:
     """Rows of a time, or of a time and the number of an output, as a chain sees them."""
     if X.shape[1] == 1:
         return Places(X[:, 0])
-    X = kernel.moved(X) if isinstance(kernel, Lagged) else X
+    X = kernel.seen(X) if isinstance(kernel, Lagged) else X
     return Places(X[:, 0], number_of(X[:, 1]))
 
 
@@ -247,25 +247,17 @@ def started_at(kernel: Kernel, first: Any) -> Kernel:
 
 @chain_of.register
 def _(kernel: Sum, where: Where) -> chains.Chain | No:
-    parts = []
-    for term in kernel.terms:
-        part = chain_of(term, where)
-        if isinstance(part, No):
-            return part
-        parts.append(part)
-    return chains.Sum(*parts)
+    parts: list[Any] = [chain_of(term, where) for term in kernel.terms]
+    return first_no(*parts) or chains.Sum(*parts)
 
 
 @chain_of.register
 def _(kernel: Product, where: Where) -> chains.Chain | No:
-    parts = []
-    for factor in kernel.factors:
-        part = chain_of(factor, where)
-        if isinstance(part, No):
-            return part
-        if not part.stationary:
-            return No(f"{kernel!r} is a product with a part that is not stationary")
-        parts.append(part)
+    parts: list[Any] = [chain_of(factor, where) for factor in kernel.factors]
+    if no := first_no(*parts):
+        return no
+    if not all(part.stationary for part in parts):
+        return No(f"{kernel!r} is a product with a part that is not stationary")
     return functools.reduce(chains.Product, parts)
 
 
@@ -278,18 +270,11 @@ def _(kernel: Scaled, where: Where) -> chains.Chain | No:
 @chain_of.register
 def _(kernel: ChangePoint, where: Where) -> chains.Chain | No:
     before, after = chain_of(kernel.before, where), chain_of(kernel.after, where)
-    if isinstance(before, No):
-        return before
-    if isinstance(after, No):
-        return after
+    if no := first_no(before, after):
+        return no
     scalar = lambda value: jnp.reshape(jnp.asarray(value), ())
     width = None if kernel.width is None else scalar(kernel.width)
     return chains.HandOver(before, after, scalar(kernel.location), width)
-
-
-@chain_of.register
-def _(kernel: On, where: Where) -> chains.Chain | No:
-    return chain_of(kernel.kernel, where)
 
 
 @chain_of.register
@@ -302,8 +287,9 @@ def _(kernel: Coregion, where: Where) -> chains.Chain:
     return shared_noise.Levels(kernel.matrix())
 
 
-@chain_of.register
-def _(kernel: Lagged, where: Where) -> chains.Chain | No:
+@chain_of.register(On)
+@chain_of.register(Lagged)
+def _(kernel: View, where: Where) -> chains.Chain | No:
     return chain_of(kernel.kernel, where)
 
 

@@ -11,11 +11,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..inputs.layouts import Inputs, Times
-from ..kernels.algebra import Kernel, Product, Scaled, Sum
+from ..kernels.algebra import Kernel, On, Product, Scaled, Sum
 from ..kernels.nonstationary import Constant, White
 from ..kernels.oscillating import Cosine, DampedOscillator, Periodic, SpectralMixture
 from ..kernels.stationary import ProductMatern, Radial, Ricker, Sinc
-from ..kernels.views import On
 from .base import No, Structure
 from .dense import covariance
 

@@ -23,6 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from structgp.linalg.markov.chain_base import spread
+
 _TERMS = 34  # of the incomplete-gamma series: below 1e-17 for x ≤ 2 u₀ ≤ 5
 _FAR = 700.0  # e^{−u} is zero to rounding beyond; also keeps u^k finite
 
@@ -69,18 +71,13 @@ def _noise_polynomials(m: int) -> np.ndarray:
     return a
 
 
-def _spread(constant, like):
-    """A constant matrix that broadcasts over the axes of `like` behind its own."""
-    return constant.reshape(constant.shape + (1,) * jnp.ndim(like))
-
-
 def transition(u: Float[Array, "*gaps"], m: int) -> Float[Array, "m m *gaps"]:
     """A(u) = exp(F u)."""
     u = jnp.minimum(u, _FAR)
     terms = nilpotent_terms(m)
-    total = _spread(terms[-1], u)
+    total = spread(terms[-1], u)
     for term in terms[-2::-1]:
-        total = total * u + _spread(term, u)
+        total = total * u + spread(term, u)
     return jnp.exp(-u) * total
 
 
@@ -97,7 +94,7 @@ def _noise_near(u, m):
     a = _noise_polynomials(m)
     power, Q = u, 0.0
     for p, g_p in enumerate(reversed(g)):
-        Q = Q + _spread(a[p], u) * (power * g_p)
+        Q = Q + spread(a[p], u) * (power * g_p)
         power = power * u
     return Q
 
@@ -108,7 +105,7 @@ def noise(u: Float[Array, "*gaps"], m: int) -> Float[Array, "m m *gaps"]:
     split = 0.5 if m <= 3 else 0.4 * m - 0.6
     A, V = transition(u, m), stationary(m)
     AV = [sum(A[:, k] * V[k, j] for k in range(m) if V[k, j]) for j in range(m)]
-    far = _spread(V, u) - sum(AV[j][:, None] * A[None, :, j] for j in range(m))
+    far = spread(V, u) - sum(AV[j][:, None] * A[None, :, j] for j in range(m))
     return jnp.where(u < split, _noise_near(jnp.minimum(u, split), m), far)
 
 

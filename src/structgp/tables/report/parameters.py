@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...kernels.algebra import On
 from ...kernels.nonstationary import Constant, Spline, Wiener
 from ...kernels.oscillating import Periodic
 from ...kernels.stationary import Radial
-from ...kernels.views import On
 from ...likelihoods.positive import LogGaussian
 from ...models.additive.model import FittedAdditive
 from ...models.one_against_rest import OneAgainstRest

@@ -10,11 +10,10 @@ import numpy as np
 from scipy.special import bdtr
 
 from ...inputs.reading import few
-from ...kernels.algebra import Kernel, Product, Sum
+from ...kernels.algebra import Kernel, On, Product, Sum
 from ...kernels.nonstationary import Constant, IntegratedWiener, Linear, Spline, Wiener
 from ...kernels.oscillating import DampedOscillator, Periodic
 from ...kernels.stationary import Radial
-from ...kernels.views import On
 from ...likelihoods.base import Likelihood
 from ...likelihoods.counts import NegativeBinomial, Poisson
 from ...likelihoods.gaussian import Gaussian
@@ -167,13 +166,9 @@ def _(term: Sum, model: TableModel, found: Found) -> Part:
     return Part("function", f"{_moves(found, model)}; the sum of: {', '.join(names)}")
 
 
-@describe.register
-def _(term: IntegratedWiener, model: TableModel, found: Found) -> Part:
-    return Part("trend that bends", _moves(found, model))
-
-
-@describe.register
-def _(term: Spline, model: TableModel, found: Found) -> Part:
+@describe.register(IntegratedWiener)
+@describe.register(Spline)
+def _(term: IntegratedWiener | Spline, model: TableModel, found: Found) -> Part:
     return Part("trend that bends", _moves(found, model))
 
 
