@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import integrate
+from scipy import integrate, special
 
 import structgp as sg
 import zoo
@@ -595,6 +595,21 @@ def test_noise_may_depend_on_the_place(structure):
     np.testing.assert_allclose(ours.predict([0.3, 2.5]).mean, known.predict([0.3, 2.5]).mean, rtol=1e-9)
     grid = sg.GP(kernel.on(0) * kernel.on(1), NoiseByPlace()).plan(sg.Grid(x, x))
     assert "the noise of NoiseByPlace depends on the place" in str(grid)
+
+
+def test_whole_numbers_of_ones_own_have_whole_quantiles():
+    class Counts(Likelihood):
+        whole_numbers = True
+
+        def log_prob(self, y, f):
+            return y * f - jnp.exp(f) - jax.scipy.special.gammaln(y + 1)
+
+        def cumulative(self, y, f, extra=1.0):
+            return special.pdtr(y, np.exp(f))
+
+    found = Counts().quantile(np.array([0.1, 0.5, 0.9]), 1.0, 0.3)
+    np.testing.assert_array_equal(found, np.round(found))
+    np.testing.assert_array_equal(found, sg.Poisson().quantile(np.array([0.1, 0.5, 0.9]), 1.0, 0.3))
 
 
 def test_a_field_called_noise_makes_nothing_gaussian():

@@ -260,7 +260,7 @@ class Likelihood(Parametrised):
 
     def quantile(self, q: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
         """The value that y stays below with probability q, when f ~ N(mean, variance)."""
-        return quadrature.bisect(lambda y: self.predictive_cumulative(y, mean, variance, extra), q)
+        return quadrature.bisect(lambda y: self.predictive_cumulative(y, mean, variance, extra), q, whole=self.whole_numbers)
 
 
 def held(parts: Any) -> Any:

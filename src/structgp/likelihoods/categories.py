@@ -10,6 +10,7 @@ are averaged over the points of a lattice.
 
 from __future__ import annotations
 
+import abc
 from typing import Any
 
 import equinox as eqx
@@ -28,7 +29,45 @@ STEEP = 1e-3  # slopes below this bend nothing
 BENDS = (-30.0, -10.0, -3.0, 3.0, 10.0, 30.0)  # widths away from a crossing, between which the integrand changes its shape
 
 
-class Categorical(Likelihood):
+class Unordered(Likelihood):
+    """y is one of several classes without an order: latent values have a last axis, one for each class."""
+
+    places = 256  # averages over all latents of a place are large
+
+    classes: int = eqx.field(static=True, default=3)
+
+    tells_size = False
+    log_concave = True
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.classes, int) or self.classes < 2:
+            raise ValueError(f"{type(self).__name__}: classes must be a whole number from 2 on, got {self.classes!r}")
+
+    @property
+    def latents(self) -> int:
+        return self.classes
+
+    def check(self, y: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
+        self.check_extra(extra, np.shape(y))
+        return class_numbers(self, y, f"number the classes so, or say how many there are: {type(self).__name__}(classes=…)")
+
+    @abc.abstractmethod
+    def probability(self, mean: Numbers, variance: Numbers) -> Numbers:
+        """The probabilities of the classes, in the last axis, when f ~ N(mean, variance)."""
+
+    def observed(self, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> tuple[Numbers, Numbers]:
+        """Mean and variance of the indicators of the classes."""
+        p = self.probability(mean, variance)
+        return p, p * (1 - p)
+
+    def quantile(self, q: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
+        raise ValueError("classes without an order have no quantiles: ask for their probability, or use Ordinal")
+
+    def predictive_cumulative(self, y: Any, mean: Any, variance: Any, extra: Any = 1.0) -> np.ndarray:
+        raise ValueError("classes without an order are none below another: ask for their probability, or use Ordinal")
+
+
+class Categorical(Unordered):
     """y is class c with probability exp(f_c) / Σ exp(f_j): latent values have a last axis, one for each class.
 
     Averages over the latents, whose spread is given by variances (…, C) or by covariances (…, C, C), are quadratures for two or
@@ -37,26 +76,8 @@ class Categorical(Likelihood):
     and the variational bound, which search among them, are that exact; Laplace's method, the default, needs no averages.
     """
 
-    places = 256  # averages over a lattice are large
-
-    classes: int = eqx.field(static=True, default=3)
-
-    tells_size = False
     coupled = True
-    log_concave = True
     default_inference = "laplace"
-
-    def __check_init__(self) -> None:
-        if not isinstance(self.classes, int) or self.classes < 2:
-            raise ValueError(f"Categorical: classes must be a whole number from 2 on, got {self.classes!r}")
-
-    @property
-    def latents(self) -> int:
-        return self.classes
-
-    def check(self, y: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
-        self.check_extra(extra, np.shape(y))
-        return class_numbers(self, y, "number the classes so, or say how many there are: Categorical(classes=…)")
 
     def log_prob(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> Numbers:
         return self._of_class(jax.nn.log_softmax(f, axis=-1), y)
@@ -129,7 +150,6 @@ class Categorical(Likelihood):
         return jnp.mean(self.log_prob(y, self._nodes(mean, variance)), axis=0)
 
     def probability(self, mean: Numbers, variance: Numbers) -> Numbers:
-        """The probabilities of the classes, in the last axis, when f ~ N(mean, variance)."""
         if self.classes > 3:
             return jnp.mean(jax.nn.softmax(self._nodes(mean, variance), axis=-1), axis=0)
         return jnp.exp(self._log_probability(mean, variance))
@@ -158,17 +178,6 @@ class Categorical(Likelihood):
         """Mean and variance of the indicators of the classes given f."""
         p = jax.nn.softmax(f, axis=-1)
         return p, p * (1 - p)
-
-    def observed(self, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> tuple[Numbers, Numbers]:
-        """Mean and variance of the indicators of the classes."""
-        p = self.probability(mean, variance)
-        return p, p * (1 - p)
-
-    def quantile(self, q: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
-        raise ValueError("classes without an order have no quantiles: ask for their probability, or use Ordinal")
-
-    def predictive_cumulative(self, y: Any, mean: Any, variance: Any, extra: Any = 1.0) -> np.ndarray:
-        raise ValueError("classes without an order are none below another: ask for their probability, or use Ordinal")
 
     def sample(self, rng: np.random.Generator, f: Any, extra: Any = 1.0) -> np.ndarray:
         return np.argmax(f + rng.gumbel(size=np.shape(f)), axis=-1).astype(float)

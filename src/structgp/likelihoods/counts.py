@@ -43,9 +43,6 @@ class _Counts(Likelihood):
             wrong = ~(np.asarray(extra) > 0)
             raise ValueError(f"exposure must be positive, got {first_few(np.asarray(extra), wrong)}: leave such rows out")
 
-    def quantile(self, q: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> np.ndarray:
-        return quadrature.bisect(lambda y: self.predictive_cumulative(y, mean, variance, extra), q, whole=True)
-
     def suggested(self, y: np.ndarray, extra: np.ndarray | None, noisy: float) -> tuple[Likelihood, float, float]:
         rate = (np.ravel(y) + 0.5) / (1.0 if extra is None else extra)
         return self, float(np.log(np.mean(rate))), float(np.clip(np.var(np.log(rate)), 0.1, 10.0)) * (1 - noisy)
@@ -197,9 +194,6 @@ class Binomial(Likelihood):
         p = np.clip((y + 0.5) / np.asarray(extra), 0.25 / np.asarray(extra), 1 - 0.25 / np.asarray(extra))
         width = 1 / np.sqrt(np.asarray(extra) * p * (1 - p))
         return [inverse(p) + k * width for k in (-8.0, -3.0, 0.0, 3.0, 8.0)]
-
-    def quantile(self, q: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> np.ndarray:
-        return quadrature.bisect(lambda y: self.predictive_cumulative(y, mean, variance, extra), q, whole=True)
 
     def sample(self, rng: np.random.Generator, f: Any, extra: Any = 1.0) -> np.ndarray:
         return rng.binomial(np.broadcast_to(extra, np.shape(f)).astype(int), self._host_link(np.asarray(f))).astype(float)

@@ -15,47 +15,28 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .._types import Numbers
 from ..linalg.normal import log_ndtr, tails
-from .base import Likelihood, held, is_one
-from .labels import class_numbers
+from .base import held, is_one
+from .categories import Unordered
 
 NODES, REACH = 81, 9.0  # of the integral over t, and how many s_c it goes to each side of its peak
 POSITIONS = np.linspace(-1.0, 1.0, NODES)
 HALVINGS = 30  # on the way to the peak
 
 
-class MultinomialProbit(Likelihood):
+class MultinomialProbit(Unordered):
     """y is the class whose f_c + ε_c is largest, ε_c ~ N(0, 1): latent values have a last axis, one for each class.
 
     By EP with one site for each latent and place, which keeps the latents apart, so that any engine of one latent serves. The
     softmax is `Categorical`, by Laplace's method.
     """
 
-    places = 256
-
-    classes: int = eqx.field(static=True, default=3)
-
-    tells_size = False
-    log_concave = True
     inferences = ("ep",)
-
-    def __check_init__(self) -> None:
-        if not isinstance(self.classes, int) or self.classes < 2:
-            raise ValueError(f"MultinomialProbit: classes must be a whole number from 2 on, got {self.classes!r}")
-
-    @property
-    def latents(self) -> int:
-        return self.classes
-
-    def check(self, y: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
-        self.check_extra(extra, np.shape(y))
-        return class_numbers(self, y, "number the classes so, or say how many there are: MultinomialProbit(classes=…)")
 
     def log_prob(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> Numbers:
         return self.log_tilted(y, f, jnp.zeros_like(f))
@@ -80,24 +61,12 @@ class MultinomialProbit(Likelihood):
         return value, first, first**2 - second
 
     def probability(self, mean: Numbers, variance: Numbers) -> Numbers:
-        """The probabilities of the classes, in the last axis, when f ~ N(mean, variance)."""
         each = [self.log_tilted(jnp.full(jnp.shape(mean)[:-1], float(c)), mean, variance) for c in range(self.classes)]
         return jax.nn.softmax(jnp.stack(each, axis=-1), axis=-1)  # whose sum is one but for the error of the integrals
 
     def moments(self, f: Numbers, extra: Numbers = 1.0) -> tuple[Numbers, Numbers]:
         """Mean and variance of the indicators of the classes given f."""
         return self.observed(f, jnp.zeros_like(f))
-
-    def observed(self, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> tuple[Numbers, Numbers]:
-        """Mean and variance of the indicators of the classes."""
-        p = self.probability(mean, variance)
-        return p, p * (1 - p)
-
-    def quantile(self, q: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
-        raise ValueError("classes without an order have no quantiles: ask for their probability, or use Ordinal")
-
-    def predictive_cumulative(self, y: Any, mean: Any, variance: Any, extra: Any = 1.0) -> np.ndarray:
-        raise ValueError("classes without an order are none below another: ask for their probability, or use Ordinal")
 
     def sample(self, rng: np.random.Generator, f: Any, extra: Any = 1.0) -> np.ndarray:
         return np.argmax(f + rng.standard_normal(np.shape(f)), axis=-1).astype(float)

@@ -252,11 +252,6 @@ class Switch(Likelihood):
         below = lambda leaf: leaf.likelihood.predictive_cumulative(y, _of(leaf, mean), _of(leaf, v), extra)
         return sum(weight[..., i] * below(leaf) for i, leaf in enumerate(self.leaves))
 
-    def quantile(self, q: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
-        from ..linalg.quadrature import bisect
-
-        return bisect(lambda y: self.predictive_cumulative(y, mean, variance, extra), q, self.whole_numbers)
-
     def sample(self, rng: np.random.Generator, f: Any, extra: Any = 1.0) -> np.ndarray:
         f = np.asarray(f)
         ends = np.cumsum(np.asarray(self._shares(jnp.asarray(f), jnp.zeros(f.shape))), axis=-1)
