@@ -5,10 +5,12 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
+import math
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -24,7 +26,11 @@ TINY = 1e-12  # of the variance: covariances that rounding has made singular sti
 
 
 class Result:
-    """What data led to: it can be kept in a file."""
+    """What data led to: it can be kept in a file, and says in words what it is."""
+
+    def summary(self) -> str:
+        """What is known, in words."""
+        return repr(self)
 
     def save(self, path: Any) -> None:
         """Write all of it to one file that `structgp.load` reads; nothing in the file can be executed."""
@@ -96,9 +102,9 @@ class Conditional(eqx.Module):
             return mean, variance[:, None]
         raise ValueError("gradients are not to be had with this engine: condition with structure='dense' to have them")
 
-    @abc.abstractmethod
     def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, " M *C n"]:
         """n joint draws at new places of what the sites leave open: zero mean, the conditional covariance."""
+        return draw(self.joint(X)[1], key, n)
 
     @abc.abstractmethod
     def inverse_parts(self) -> tuple[Float[Array, " N *C"], Float[Array, " N *C k"]]:
@@ -149,6 +155,15 @@ class Conditional(eqx.Module):
         raise ValueError("the covariance of a part is not available for this structure: leave out covariance=True, or the part")
 
 
+def draw(covariance: Float[Array, " M *more"], key: Array, n: int) -> Float[Array, " M *C n"]:
+    """n draws from N(0, covariance), which may be singular, and may be of several latents at each place, (M, C, M, C)."""
+    shape = covariance.shape[: covariance.ndim // 2]
+    matrix = covariance.reshape(math.prod(shape), -1)
+    values, vectors = jnp.linalg.eigh(0.5 * (matrix + matrix.T))
+    draws = (vectors * jnp.sqrt(jnp.maximum(values, 0.0))) @ jax.random.normal(key, (len(matrix), n))
+    return draws.reshape(*shape, n)
+
+
 class Moments(NamedTuple):
     """Mean and variance of a random quantity at each of M places."""
 
@@ -161,8 +176,40 @@ class Moments(NamedTuple):
         return np.sqrt(self.variance)
 
 
+class Foretold:
+    """What is believed of f at some places, and of new observations there."""
+
+    mean: Any
+    variance: Any
+    likelihood: Any
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Standard deviation of f."""
+        return np.sqrt(self.variance)
+
+    @property
+    def gate(self) -> Moments:
+        """The belief about what decides how an observation arises; of several gates in a last axis."""
+        return gates_of(self.likelihood, Moments(self.mean, self.variance))
+
+    @abc.abstractmethod
+    def quantile(self, q: Any) -> np.ndarray:
+        """The value that a new observation stays below with probability q: one row for each q, or one array for a number."""
+
+    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """The central interval that holds a new observation with this probability: its lower and its upper end."""
+        if _probabilities(level) is None or np.ndim(level):
+            raise ValueError(f"interval needs a level between 0 and 1, got {level!r}")
+        lower, upper = self.quantile([(1 - level) / 2, (1 + level) / 2])
+        return lower, upper
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+
 @dataclasses.dataclass(frozen=True)
-class Prediction:
+class Prediction(Foretold):
     """The belief about the latent f at M places; `observed` is the same for a new observation y there.
 
     With several targets every array has one more axis, of length T. With several latents `mean` and `variance` have a last axis
@@ -183,11 +230,6 @@ class Prediction:
         return Prediction(self.mean[:, number], self.variance[:, number], self.likelihood, None, extra)
 
     @property
-    def sd(self) -> np.ndarray:
-        """Standard deviation of f."""
-        return np.sqrt(self.variance)
-
-    @property
     @double_precision
     def observed(self) -> Moments:
         """Mean and variance of a new observation, noise included."""
@@ -195,7 +237,6 @@ class Prediction:
 
     @double_precision
     def quantile(self, q: Any) -> np.ndarray:
-        """The value that a new observation stays below with probability q: one row for each q, or one array for a number."""
         probability = _probabilities(q)
         if probability is None:
             raise ValueError(f"quantile needs probabilities between 0 and 1, got {q!r}")
@@ -219,11 +260,6 @@ class Prediction:
         return Prediction(self.mean[..., latent], self.variance[..., latent], likelihood, extra=self.extra)
 
     @property
-    def gate(self) -> Moments:
-        """The belief about what decides how an observation arises; of several gates in a last axis."""
-        return gates_of(self.likelihood, Moments(self.mean, self.variance))
-
-    @property
     @double_precision
     def outlier_probability(self) -> np.ndarray:
         """The probability that a new observation is an outlier."""
@@ -243,13 +279,6 @@ class Prediction:
         if not hasattr(self.likelihood, "probability"):
             raise AttributeError(f"{type(self.likelihood).__name__} observations are not labels, so they have no probability")
         return self._told(self.likelihood.probability, self.mean, self._spread)
-
-    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """The central interval that holds a new observation with this probability: its lower and its upper end."""
-        if _probabilities(level) is None or np.ndim(level):
-            raise ValueError(f"interval needs a level between 0 and 1, got {level!r}")
-        lower, upper = self.quantile([(1 - level) / 2, (1 + level) / 2])
-        return lower, upper
 
     @double_precision
     def log_prob(self, y: Any) -> np.ndarray:
@@ -288,15 +317,12 @@ class Prediction:
         found = [in_few_sizes(compiled, *piece(at)) for at in range(0, max(len(flat[0]), 1), size)]
         return jax.tree.map(lambda *parts: np.concatenate(parts).reshape(*places, *parts[0].shape[1:]), *found)
 
-    def __len__(self) -> int:
-        return len(self.mean)
-
     def __repr__(self) -> str:
         return f"Prediction({' × '.join(map(str, self.mean.shape))}, {type(self.likelihood).__name__})"
 
 
 @dataclasses.dataclass(frozen=True)
-class MixturePrediction:
+class MixturePrediction(Foretold):
     """A weighted average of beliefs about f, each with a likelihood of its own: the same answers as a `Prediction` gives.
 
     `likelihood` is that of the most probable parameters.
@@ -347,11 +373,6 @@ class MixturePrediction:
         """What the likelihood was told of new observations."""
         return self.members[0].extra
 
-    @property
-    def sd(self) -> np.ndarray:
-        """Standard deviation of f."""
-        return np.sqrt(self.variance)
-
     @functools.cached_property
     def observed(self) -> Moments:
         """Mean and variance of a new observation, noise included."""
@@ -361,7 +382,6 @@ class MixturePrediction:
 
     @double_precision
     def quantile(self, q: Any) -> np.ndarray:
-        """The value that a new observation stays below with probability q: one row for each q, or one array for a number."""
         own = np.stack([one.quantile(q) for one in self.members])
         probability = np.asarray(q, dtype=float)
         level = np.broadcast_to(
@@ -369,13 +389,6 @@ class MixturePrediction:
         )
         low, high = own.min(axis=0), own.max(axis=0)  # what is sought lies between the quantiles of the members
         return _between(self.cumulative, level, low, high, self.likelihood.whole_numbers)
-
-    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """The central interval that holds a new observation with this probability: its lower and its upper end."""
-        if _probabilities(level) is None or np.ndim(level):
-            raise ValueError(f"interval needs a level between 0 and 1, got {level!r}")
-        lower, upper = self.quantile([(1 - level) / 2, (1 + level) / 2])
-        return lower, upper
 
     @property
     def probability(self) -> np.ndarray:
@@ -399,20 +412,12 @@ class MixturePrediction:
         return MixturePrediction(tuple(one.signal for one in self.members), self.weights, self.likelihood.signal[1])
 
     @property
-    def gate(self) -> Moments:
-        """The belief about what decides how an observation arises; of several gates in a last axis."""
-        return gates_of(self.likelihood, Moments(self.mean, self.variance))
-
-    @property
     def outlier_probability(self) -> np.ndarray:
         """The probability that a new observation is an outlier."""
         return self._averaged(np.stack([one.outlier_probability for one in self.members]))
 
     def _averaged(self, values: np.ndarray) -> np.ndarray:
         return np.tensordot(self.weights, values, axes=1)
-
-    def __len__(self) -> int:
-        return len(self.mean)
 
     def __repr__(self) -> str:
         shape = " × ".join(map(str, self.mean.shape))

@@ -29,11 +29,11 @@ from ..linalg.markov import chains, quasiseparable
 from ..posterior import Conditional, Model
 from ..sites import Marginals, Sites
 from ..structure.additive import Additive, Lines, additive, lines_of, terms_of
-from ..structure.base import No
+from ..structure.base import No, first_no
 from ..structure.dense import covariance
 from ..structure.features import Features
 from .additive_splines import Projected, SplineMap, sparse_products
-from .base import NOT_SAID, PLANNING, Engine, Offer, first_no, form_by_shape, gaussian, noise_variance, not_concave
+from .base import NOT_SAID, PLANNING, Engine, Offer, form_by_shape, gaussian, noise_variance, not_concave
 from .machine import Work
 from .woodbury import Weighed, Woodbury, cost_of_features, look_at_features, sums_of
 

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -209,16 +208,27 @@ class Engine(eqx.Module):
         """The process given the sites."""
 
 
+class Formed(Conditional):
+    """A process whose prior is kept in the form that its engine uses."""
+
+    structure: eqx.AbstractVar[Any]
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of the process."""
+        return self.structure.kernel
+
+
+def term(kernel: Any, part: int | None) -> Kernel:
+    """The kernel, or one term of a sum."""
+    return kernel if part is None else kernel.terms[part]
+
+
 def form_by_shape(engine: Engine, kernel: Any, inputs: Inputs) -> Any:
     """The form by shapes alone: nothing is computed."""
     found: list[Structure | No] = []
     jax.eval_shape(lambda: found.append(engine.form(kernel, inputs)))
     return found[0]
-
-
-def first_no(*answers: Any) -> No | None:
-    """The first refusal among some answers."""
-    return next((answer for answer in answers if isinstance(answer, No)), None)
 
 
 def gaussian(model: Model, data: Data | None) -> bool:
@@ -273,12 +283,6 @@ def not_alike_where_seen(model: Model, inputs: Inputs, data: Data | None) -> No 
         return No("nothing was seen")
     noise = np.broadcast_to(data.noise, data.seen.shape)[data.seen]
     return not_alike(model, inputs, dataclasses.replace(data, noise=noise, seen=np.ones_like(noise, bool)))
-
-
-def draw(covariance: Float[Array, "M M"], key: Array, n: int) -> Float[Array, "M n"]:
-    """n draws from N(0, covariance), which may be singular."""
-    values, vectors = jnp.linalg.eigh(0.5 * (covariance + covariance.T))
-    return (vectors * jnp.sqrt(jnp.maximum(values, 0.0))) @ jax.random.normal(key, (len(covariance), n))
 
 
 def units(value: float, unit: str) -> str:

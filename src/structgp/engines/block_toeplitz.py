@@ -18,19 +18,19 @@ from ..inputs.layouts import Inputs, Times
 from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
 from ..linalg.grids import block_toeplitz as linalg
-from ..posterior import Conditional, Model
+from ..posterior import Model
 from ..sites import Sites
-from ..structure.base import No
+from ..structure.base import No, first_no
 from ..structure.block_toeplitz import BlockToeplitz, block_toeplitz, lattice
 from ..structure.dense import covariance, variances
-from .base import NOT_NEEDED, Cost, Engine, Offer, draw, first_no, form_by_shape, noise_variance, not_gaussian
+from .base import NOT_NEEDED, Cost, Engine, Formed, Offer, form_by_shape, noise_variance, not_gaussian, term
 from .machine import Work
 from .toeplitz import MOST_HOLES, holes_work, too_many
 
 LOWEST_NOISE = 1e-6  # in units of the prior variance: below, the recursion loses digits that Cholesky keeps
 
 
-class BlockToeplitzConditional(Conditional):
+class BlockToeplitzConditional(Formed):
     """Outputs at evenly spaced times given values of all of them: α = C⁻¹T, and the generators of C⁻¹."""
 
     structure: BlockToeplitz
@@ -39,11 +39,6 @@ class BlockToeplitzConditional(Conditional):
     inverse: linalg.Inverse
     log_det: Float[Array, ""]
     gram: Float[Array, "C C"]
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel of the process."""
-        return self.structure.kernel
 
     @property
     def row_size(self) -> int:
@@ -63,9 +58,6 @@ class BlockToeplitzConditional(Conditional):
 
     joint_of_part = joint
 
-    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
-        return draw(self.joint(X)[1], key, n)
-
     def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         given = self.structure.as_given
         return given(linalg.inverse_diagonal(self.inverse)), given(self.alpha)
@@ -75,7 +67,7 @@ class BlockToeplitzConditional(Conditional):
         return _with_noise(self.structure.lags(), self.noise)
 
     def _cross(self, X: Float[Array, "M D"], part: int | None) -> tuple[Kernel, Float[Array, "S P M"]]:
-        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        kernel = term(self.kernel, part)
         S, P, _ = self.alpha.shape
         return kernel, covariance(kernel, self.structure.points, X).reshape(S, P, len(X))
 

@@ -20,7 +20,7 @@ from ..sites import Marginals, Sites
 from ..structure.base import No
 from ..structure.dense import Dense, covariance, dense, variances
 from ..structure.derivatives import derivative_covariance, derivative_variances, gradient_covariance, gradient_variance
-from .base import NOT_NEEDED, Cost, Engine, Offer, draw, gaussian, not_concave
+from .base import NOT_NEEDED, Cost, Engine, Offer, gaussian, not_concave, term
 from .cholesky_host import CholeskyOnHost
 from .machine import Work
 
@@ -38,7 +38,7 @@ class CholeskyConditional(Conditional):
     jitter: Float[Array, ""]
 
     def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
-        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        kernel = term(self.kernel, part)
         Ks = covariance(kernel, X, self.X)
         V = self._whiten(Ks.T)
         return Ks @ self.alpha, jnp.maximum(variances(kernel, X) - jnp.sum(V * V, axis=0), 0.0)
@@ -46,7 +46,7 @@ class CholeskyConditional(Conditional):
     def derivative(
         self, X: Float[Array, "M D"], order: int, dim: int, part: int | None = None
     ) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
-        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        kernel = term(self.kernel, part)
         Ks = derivative_covariance(kernel, X, self.X, dim, order)
         V = self._whiten(Ks.T)
         prior = derivative_variances(kernel, X, dim, order)
@@ -61,11 +61,8 @@ class CholeskyConditional(Conditional):
     def row_size(self) -> int:
         return self.X.shape[0]
 
-    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
-        return draw(self.joint(X)[1], key, n)
-
     def joint(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
-        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        kernel = term(self.kernel, part)
         Ks = covariance(kernel, X, self.X)
         V = self._whiten(Ks.T)
         return Ks @ self.alpha, covariance(kernel, X, X) - V.T @ V
@@ -135,13 +132,13 @@ class RootConditional(Conditional):
         return cls(structure.kernel, structure.X, sites, L0, factors.signed_factor(L0, sites.precision), alpha)
 
     def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
-        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        kernel = term(self.kernel, part)
         return self._moments(covariance(kernel, X, self.X), variances(kernel, X))
 
     def derivative(
         self, X: Float[Array, "M D"], order: int, dim: int, part: int | None = None
     ) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
-        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        kernel = term(self.kernel, part)
         return self._moments(derivative_covariance(kernel, X, self.X, dim, order), derivative_variances(kernel, X, dim, order))
 
     def gradient(self, x: Float[Array, " D"]) -> tuple[Float[Array, "D C"], Float[Array, "D D"]]:
@@ -150,7 +147,7 @@ class RootConditional(Conditional):
         return J @ self.alpha, gradient_variance(self.kernel, x) - U.T @ U + V.T @ V
 
     def joint(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
-        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        kernel = term(self.kernel, part)
         Ks = covariance(kernel, X, self.X)
         U, V = self._whiten(Ks)
         return Ks @ self.alpha, covariance(kernel, X, X) - U.T @ U + V.T @ V
@@ -160,9 +157,6 @@ class RootConditional(Conditional):
     @property
     def row_size(self) -> int:
         return 2 * self.X.shape[0]
-
-    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
-        return draw(self.joint(X)[1], key, n)
 
     def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         w = self.sites.precision

@@ -15,10 +15,10 @@ from ..kernels.algebra import Kernel
 from ..linalg.grids import kronecker as kron
 from ..posterior import Model
 from ..sites import Sites
-from ..structure.base import No
+from ..structure.base import No, first_no
 from ..structure.dense import covariance
 from ..structure.kronecker import Kronecker, kronecker
-from .base import Cost, Engine, Offer, draw, first_no, form_by_shape, not_alike, not_gaussian
+from .base import Cost, Engine, Offer, form_by_shape, not_alike, not_gaussian
 from .grids import GridConditional, contract, cross, every_cell, joint_draws, row_numbers, rows_of
 from .machine import Work
 
@@ -35,11 +35,6 @@ class EigenConditional(GridConditional):
     noise: Float[Array, ""]
     log_det: Float[Array, ""]
     gram: Float[Array, "C C"]
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel of the process."""
-        return self.structure.kernel
 
     @property
     def row_size(self) -> int:
@@ -67,9 +62,6 @@ class EigenConditional(GridConditional):
         rows = self._turned(rows_of(self.structure, X, None)[0])
         A = every_cell(rows)
         return contract(rows, self.alpha), covariance(self.kernel, X, X) - (A * jnp.ravel(self.inverse)) @ A.T
-
-    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
-        return draw(self.joint(X)[1], key, n)
 
     def residuals_on_grid(self, grid: Grid, key: Array, n: int) -> Float[Array, "M n"]:
         """A prior draw on both grids, less what its own noisy values on this one make of it."""

@@ -29,23 +29,10 @@ from ..linalg.grids import kronecker as kron
 from ..linalg.grids import two_levels, whitened
 from ..posterior import Model
 from ..sites import Marginals, Sites
-from ..structure.base import No
+from ..structure.base import No, first_no
 from ..structure.dense import covariance
 from ..structure.kronecker import Kronecker, kronecker
-from .base import (
-    DRAWN,
-    NOT_NEEDED,
-    Cost,
-    Engine,
-    Offer,
-    draw,
-    first_no,
-    form_by_shape,
-    gaussian,
-    hardness,
-    not_alike,
-    not_concave,
-)
+from .base import DRAWN, NOT_NEEDED, Cost, Engine, Offer, form_by_shape, gaussian, hardness, not_alike, not_concave
 from .grid_seen import FEW
 from .grids import GridConditional, contract, cross, every_cell, joint_draws, rows_of
 from .machine import Work
@@ -79,11 +66,6 @@ class KrylovConditional(GridConditional):
     effort: two_levels.Effort = eqx.field(static=True)
     natural: bool = eqx.field(static=True)
     quick: bool = eqx.field(static=True, default=False)
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel of the process."""
-        return self.structure.kernel
 
     @property
     def row_size(self) -> int:
@@ -124,9 +106,6 @@ class KrylovConditional(GridConditional):
         solved = two_levels.solve(self.system, V.reshape(len(V), *self.system.w.shape), self.effort).x.reshape(V.shape)
         left = V @ solved.T
         return contract(white, self.z), covariance(self.kernel, X, X) - V @ V.T + 0.5 * (left + left.T)
-
-    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
-        return draw(self.joint(X)[1], key, n)
 
     def residuals_on_grid(self, grid: Grid, key: Array, n: int) -> Float[Array, "M n"]:
         """A prior draw on both grids, less what its own noisy values on this one make of it."""

@@ -13,12 +13,12 @@ from jaxtyping import Array, Float
 
 from ..inputs.layouts import Grid
 from ..linalg.grids import kronecker as kron
-from ..posterior import Conditional
 from ..structure.dense import covariance, variances
 from ..structure.kronecker import Kronecker
+from .base import Formed
 
 
-class GridConditional(Conditional):
+class GridConditional(Formed):
     """A process on a grid given sites: besides scattered places it knows whole grids, at the price of a few products."""
 
     @abc.abstractmethod

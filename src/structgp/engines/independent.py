@@ -25,13 +25,13 @@ from ..kernels.independent import IndependentKernels, kernels_of
 from ..linalg.blocks import diagonals, full, scalar_factors, times
 from ..linalg.dense import coupled
 from ..linalg.filters import kalman_coupled, kalman_smooth
-from ..posterior import Conditional, Model
+from ..posterior import Conditional, Model, draw
 from ..sites import Marginals, Sites
 from ..structure.base import No
 from ..structure.dense import covariance, variances
 from ..structure.independent import IndependentStructures, once, side_by_side
 from ..structure.state_space import Where, chain_of, harmonics_of, started_at
-from .base import Cost, Engine, Offer, draw, form_by_shape
+from .base import Cost, Engine, Offer, form_by_shape
 from .cholesky import Cholesky, SignedCholesky, cost_of_matrix, look_at_matrix
 from .kalman import Kalman, cost_of_chain, look_along
 from .machine import Work
@@ -174,9 +174,8 @@ class CoupledKalmanConditional(Conditional):
         Processes that are pinned somewhere are no chains from just any place on, and factors of negative precision are nothing
         that could have been seen: then the draws go through their covariance.
         """
-        C = len(self.kernels)
         if not self._chain(self.t[0]).stationary or self.sites.signed:
-            return draw(self.joint(X)[1].reshape(len(X) * C, -1), key, n).reshape(len(X), C, n)
+            return draw(self.joint(X)[1], key, n)
         together = jnp.concatenate([self.t, X[:, 0]])
         order = jnp.argsort(together, stable=True)
         t, chain, keys = together[order], self._chain(together[order][0]), jax.random.split(key)

@@ -39,7 +39,7 @@ from ..structure.dense import covariance, variances
 from ..structure.derivatives import along, derivative_variances, gradient_covariance, gradient_variance
 from ..structure.low_rank import LowRank, Through, crossing, low_rank, through
 from . import pitc
-from .base import PLANNING, Cost, Engine, Offer, draw, form_by_shape, gaussian
+from .base import PLANNING, Cost, Engine, Offer, form_by_shape, gaussian, term
 from .inducing_host import InducingOnHost
 from .machine import Work
 from .woodbury import Evidence, Weighed
@@ -91,7 +91,7 @@ class InducingConditional(Conditional):
             of = self.through(x[None], part)
             return jax.vmap(lambda z: of.kernel.between(of.X[0], z))(of.inputs)
 
-        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        kernel = term(self.kernel, part)
         V = solve_lower(self.root, jax.vmap(along(one, dim, order), out_axes=1)(X), len(self.root))
         return self._moments(V, derivative_variances(kernel, X, dim, order))
 
@@ -107,9 +107,6 @@ class InducingConditional(Conditional):
         U = self.weighed.roots(V)
         rest = 0.0 if self.method == "sor" else covariance(of.kernel, of.X, of.X) - V.T @ V
         return V.T @ self.weighed.mean(), rest + U.T @ U
-
-    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
-        return draw(self.joint(X)[1], key, n)
 
     def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         structure = LowRank(self.kernel, self.X, len(self.root))

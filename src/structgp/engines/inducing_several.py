@@ -23,7 +23,7 @@ from ..structure.base import No
 from ..structure.dense import covariance, variances
 from ..structure.independent import IndependentStructures, once
 from ..structure.low_rank import ROWS, LowRank, crossing, through
-from .base import Cost, Offer, draw, form_by_shape
+from .base import Cost, Offer, form_by_shape
 from .independent import Places, SideBySide, Values, inverse_of_sites, of_each, of_several
 from .inducing import InducingEngine, accuracy_of, rule_of
 from .machine import Work
@@ -62,10 +62,6 @@ class CoupledInducingConditional(Conditional):
         rest = jnp.stack([covariance(one.kernel, one.X, one.X) for one in of]) - V.mT @ V
         open_ = of_each(rest * (self.method != "sor")) + jnp.einsum("cin,dil->ncld", U, U)
         return jnp.einsum("cmn,cmk->nck", V, self.found.mean), open_
-
-    def residuals(self, X: Places, key: Array, n: int) -> Float[Array, "M C n"]:
-        C = len(self.kernels)
-        return draw(self.joint(X)[1].reshape(len(X) * C, -1), key, n).reshape(len(X), C, n)
 
     def inverse_parts(self) -> tuple[Float[Array, "N C C"], Float[Array, "N C k"]]:
         M = self.found.mean.shape[1]

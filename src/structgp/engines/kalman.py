@@ -29,7 +29,7 @@ from ..linalg.filters import (
     kalman_wide,
 )
 from ..linalg.markov import chains
-from ..posterior import Conditional, Model
+from ..posterior import Conditional, Model, draw
 from ..sites import Marginals, Sites
 from ..structure.approximate import approximated, covariance_error
 from ..structure.base import No
@@ -47,7 +47,7 @@ from ..structure.state_space import (
     state_space,
     without_lags,
 )
-from .base import Cost, Engine, Offer, draw, form_by_shape, gaussian, noise_variance
+from .base import Cost, Engine, Offer, form_by_shape, gaussian, noise_variance, term
 from .machine import Work
 
 LOW_NOISE = 1e-4  # noise below this part of the prior variance asks for the form without cancellation
@@ -121,8 +121,8 @@ class KalmanConditional(Conditional):
 
     def joint(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
         # The cross-covariances k(t, X), taken as targets, have the mean K(X, t) C⁻¹ K(t, X) at X.
-        kernel, new = started_at(without_lags(self.kernel), self.t[0]), places_of(self.kernel, X).table
-        kernel = kernel if part is None else kernel.terms[part]  # type: ignore[attr-defined]
+        new = places_of(self.kernel, X).table
+        kernel = term(started_at(without_lags(self.kernel), self.t[0]), part)
         cross = covariance(kernel, self._seen_at().table, new)
         sites = Sites(self.sites.precision, self.sites.precision[:, None] * cross)
         explained = self.engine.smooth(self._chain(self.t[0]), self._seen_at(), sites)

@@ -30,7 +30,7 @@ from ..structure.base import No
 from ..structure.dense import variances
 from ..structure.neighbours import Nearest, by_difference, measured
 from .approximation import NAMED, Approximation
-from .base import DRAWN, GLIMPSE, Cost, Engine, Offer, gaussian, noise_variance
+from .base import DRAWN, GLIMPSE, Cost, Engine, Offer, gaussian, noise_variance, term
 from .basis import NOISE_FLOOR, columns
 from .cholesky import cost_of_matrix
 from .machine import Work, cores
@@ -75,7 +75,7 @@ class NeighbourConditional(Conditional):
         return self.diagonal, self.alpha
 
     def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, " M"]]:
-        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        kernel = term(self.kernel, part)
         prior, targets, noise, nearest = variances(kernel, X), self.sites.targets, self._noise(), self._nearest()
 
         def block(Xs: Float[Array, "B D"]) -> tuple[Array, Array]:

@@ -27,7 +27,6 @@ from ..posterior import Conditional
 from ..sites import Sites
 from ..structure.dense import covariance, variances
 from ..structure.low_rank import LowRank, Through, through
-from .base import draw
 from .woodbury import Evidence, Weighed
 
 
@@ -151,9 +150,6 @@ class PicConditional(Conditional):
         group, V = self._group(X), self.whole.weighed.roots(z)
         rest = covariance(of.kernel, of.X, of.X) - phi.T @ phi - s @ s.T
         return mean, jnp.where(group[:, None] == group, rest, 0.0) + V.T @ V
-
-    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
-        return draw(self.joint(X)[1], key, n)
 
     def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         return self.whole.inverse_parts()

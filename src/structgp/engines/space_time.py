@@ -24,10 +24,10 @@ from ..linalg.grids.two_levels import LogDet
 from ..linalg.markov import chains
 from ..posterior import Model
 from ..sites import Sites
-from ..structure.base import No
+from ..structure.base import No, first_no
 from ..structure.space_time import SpaceTime, space_time
 from ..structure.state_space import harmonics_of
-from .base import NOT_NEEDED, PLANNING, Engine, Offer, first_no, form_by_shape, not_alike, not_gaussian
+from .base import NOT_NEEDED, PLANNING, Engine, Offer, form_by_shape, not_alike, not_gaussian
 from .eigen import ONE_NOISE, Eigen, EigenConditional, cost_of_axes, noise_of
 from .grid_holes import Krylov, KrylovConditional
 from .machine import Work

@@ -20,23 +20,12 @@ from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
 from ..linalg.grids import toeplitz as linalg
 from ..linalg.grids.unseen import Unseen
-from ..posterior import Conditional, Model
+from ..posterior import Model
 from ..sites import Sites
-from ..structure.base import No
+from ..structure.base import No, first_no
 from ..structure.dense import covariance, typical_variance, variances
 from ..structure.toeplitz import Toeplitz, toeplitz
-from .base import (
-    Cost,
-    Engine,
-    Offer,
-    draw,
-    first_no,
-    form_by_shape,
-    hardness,
-    noise_variance,
-    not_alike_where_seen,
-    not_gaussian,
-)
+from .base import Cost, Engine, Formed, Offer, form_by_shape, hardness, noise_variance, not_alike_where_seen, not_gaussian, term
 from .machine import Work
 
 LOWEST_NOISE = 1e-7  # in units of the prior variance: below, log|C| loses digits that Cholesky keeps
@@ -45,7 +34,7 @@ MOST_HOLES = 5000  # values that may be missing: beyond, what they take away is 
 OVERHEAD = 1e8  # flops that many small transforms are worth, so that short series go to the whole matrix
 
 
-class ToeplitzConditional(Conditional):
+class ToeplitzConditional(Formed):
     """A regular series given equally noisy values: α = C⁻¹T, and the first column of C⁻¹, which holds all of it.
 
     Times without a value are filled in by what is expected there, so that α is zero at them.
@@ -60,11 +49,6 @@ class ToeplitzConditional(Conditional):
     error: Float[Array, ""]
     own: bool = eqx.field(static=True, default=False)  # predictions are asked for at its own times only
     unseen: Unseen | None = None  # the times without a value, and what is taken away from C⁻¹ for them
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel of the process."""
-        return self.structure.kernel
 
     @property
     def row_size(self) -> int:
@@ -85,21 +69,18 @@ class ToeplitzConditional(Conditional):
         if self.own:
             places = self.structure.numbers(X)
             return (self.T - self.noise * self.alpha)[:, places].T, jnp.maximum(self._left, 0.0)[places]
-        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        kernel = term(self.kernel, part)
         Ks = covariance(kernel, X, self.structure.t[:, None])
         explained = linalg.explained(self._lags, self.noise, self.first, Ks, self.unseen)
         return Ks @ self.alpha.T, jnp.maximum(variances(kernel, X) - explained, 0.0)
 
     def joint(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
-        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        kernel = term(self.kernel, part)
         Ks = covariance(kernel, X, self.structure.t[:, None])
         explained = linalg.all_explained(self._lags, self.noise, self.first, Ks, self.unseen)
         return Ks @ self.alpha.T, covariance(kernel, X, X) - explained
 
     joint_of_part = joint
-
-    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
-        return draw(self.joint(X)[1], key, n)
 
     def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         given = self.structure.as_given

@@ -22,30 +22,18 @@ from ..kernels.algebra import Kernel
 from ..linalg.grids import kronecker as kron
 from ..linalg.grids import lines
 from ..linalg.grids import toeplitz as linalg
-from ..posterior import Conditional, Model
+from ..posterior import Model
 from ..sites import Sites
-from ..structure.base import No
+from ..structure.base import No, first_no
 from ..structure.dense import covariance, typical_variance, variances
 from ..structure.toeplitz_grid import ToeplitzGrid, line_factor, toeplitz_grid
-from .base import (
-    PLANNING,
-    Cost,
-    Engine,
-    Offer,
-    draw,
-    first_no,
-    form_by_shape,
-    hardness,
-    noise_variance,
-    not_alike,
-    not_gaussian,
-)
+from .base import PLANNING, Cost, Engine, Formed, Offer, form_by_shape, hardness, noise_variance, not_alike, not_gaussian
 from .eigen import ONE_NOISE, noise_of
 from .machine import Work
 from .toeplitz import LOWEST_NOISE, OVERHEAD, inverse_work, recursion_work
 
 
-class LinesConditional(Conditional):
+class LinesConditional(Formed):
     """Lines given equally noisy values: α = C⁻¹T for each eigenvector of the other axes, and the first columns of its C⁻¹."""
 
     structure: ToeplitzGrid
@@ -58,11 +46,6 @@ class LinesConditional(Conditional):
     log_det: Float[Array, ""]
     error: Float[Array, ""]
     own: bool = eqx.field(static=True, default=False)  # predictions are asked for in its own cells only
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel of the process."""
-        return self.structure.kernel
 
     @property
     def row_size(self) -> int:
@@ -98,9 +81,6 @@ class LinesConditional(Conditional):
         of_line = lambda k, first: linalg.all_explained(k, self.noise, first, along)
         explained = self._over_lines(of_line, others.T, lambda weights: weights[:, None] * weights)
         return self._mean(along, others), covariance(self.kernel, X, X) - explained
-
-    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
-        return draw(self.joint(X)[1], key, n)
 
     def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         diagonal, alpha = self._inverse()

@@ -22,9 +22,9 @@ from ..inputs.observations import Data
 from ..kernels.algebra import Kernel
 from ..linalg.grids import two_levels, whitened_line
 from ..linalg.grids.toeplitz import NEGATIVE, spectrum
-from ..posterior import Conditional, Model
+from ..posterior import Model
 from ..sites import Sites
-from ..structure.base import No
+from ..structure.base import No, first_no
 from ..structure.dense import covariance, variances
 from ..structure.state_space import harmonics_of, state_space
 from ..structure.toeplitz import Toeplitz, toeplitz
@@ -32,14 +32,14 @@ from .base import (
     NOT_NEEDED,
     Cost,
     Engine,
+    Formed,
     Offer,
-    draw,
-    first_no,
     form_by_shape,
     noise_variance,
     not_alike,
     not_alike_where_seen,
     not_gaussian,
+    term,
 )
 from .grid_holes import GRAIN, of_values
 from .machine import Work
@@ -51,7 +51,7 @@ PROBES = 4
 STEPS = 10  # of conjugate gradients, typically
 
 
-class HolesConditional(Conditional):
+class HolesConditional(Formed):
     """A regular series given sites: the means z in the coordinates of waves, and H there."""
 
     structure: Toeplitz
@@ -64,11 +64,6 @@ class HolesConditional(Conditional):
     effort: two_levels.Effort = eqx.field(static=True)
     natural: bool = eqx.field(static=True)
     own: bool = eqx.field(static=True, default=False)  # predictions are asked for at its own times only
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel of the process."""
-        return self.structure.kernel
 
     @property
     def row_size(self) -> int:
@@ -89,14 +84,14 @@ class HolesConditional(Conditional):
         if self.own:
             places = self.structure.numbers(X)
             return self.mean[:, places].T, whitened_line.variances(self.system, self.probed)[places]
-        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        kernel = term(self.kernel, part)
         Ks = self._rows(kernel, X)
         left = jax.lax.map(lambda q: two_levels.left_of(self.system, self.system.gather(q), self.effort), self.system.w * Ks)
         explained = jnp.sum(self.system.w * Ks**2, axis=1) - left
         return Ks @ self._alpha().T, jnp.maximum(variances(kernel, X) - explained, 0.0)
 
     def joint(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M C"], Float[Array, "M M"]]:
-        kernel = self.kernel if part is None else self.kernel.terms[part]  # type: ignore[attr-defined]
+        kernel = term(self.kernel, part)
         Ks = self._rows(kernel, X)
         V = self.system.gather(self.system.w * Ks)
         left = V @ two_levels.solve(self.system, V, self.effort).x.T
@@ -104,9 +99,6 @@ class HolesConditional(Conditional):
         return Ks @ self._alpha().T, covariance(kernel, X, X) - explained
 
     joint_of_part = joint
-
-    def residuals(self, X: Float[Array, "M D"], key: Array, n: int) -> Float[Array, "M n"]:
-        return draw(self.joint(X)[1], key, n)
 
     def inverse_parts(self) -> tuple[Float[Array, " N"], Float[Array, "N C"]]:
         w, N, given = self.system.w, len(self.structure.t), self.structure.as_given

@@ -70,6 +70,20 @@ class FittedOutputs(Result):
     notes: tuple[str, ...] = ()  # what there was no time for
 
     @property
+    def log_evidence(self) -> float:
+        """That of all outputs together, on the scale of the model."""
+        return float(self.fitted.log_evidence)
+
+    @property
+    def plan(self) -> Any:
+        """What ran, and why not the others."""
+        return self.fitted.plan
+
+    def summary(self) -> str:
+        """What was found, in sentences, a line each."""
+        return "\n".join(self.words())
+
+    @property
     def gain(self) -> float | None:
         """By how many nats sharing pays."""
         return None if self.alone is None else self.fitted.log_evidence - self.alone

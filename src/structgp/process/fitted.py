@@ -89,12 +89,6 @@ class Fitted(AtPlaces, AtObservations):
         self._needs_gaussian("a stream")
         return from_fitted(self.gp, self.inputs, self.conditional, self.data, self.plan)
 
-    def plot(self, X: Any = None, *, level: float = 0.95, target: int = 0, ax: Any = None) -> Any:
-        """Draw a process of one input: data, mean and bands. Needs Matplotlib; returns the axes."""
-        from ..plots import plot
-
-        return plot(self, X, level=level, target=target, ax=ax)
-
     def __getstate__(self) -> dict[str, Any]:
         """For pickle: arrays on the host, because JAX restores its own in the precision of the caller's setting."""
         return {field.name: as_numpy(getattr(self, field.name)) for field in dataclasses.fields(self)}

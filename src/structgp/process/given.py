@@ -37,8 +37,18 @@ class OfGP:
         return self.gp.likelihood
 
 
+class Drawn:
+    """What a picture can be made of."""
+
+    def plot(self, X: Any = None, *, level: float = 0.95, target: int = 0, ax: Any = None) -> Any:
+        """Draw a process of one input: data, mean and bands. Needs Matplotlib; returns the axes."""
+        from ..plots import plot
+
+        return plot(self, X, level=level, target=target, ax=ax)
+
+
 @dataclasses.dataclass(frozen=True)
-class Given(OfGP, Result):
+class Given(OfGP, Drawn, Result):
     """What a `Fitted` consists of."""
 
     gp: Any  # a GP

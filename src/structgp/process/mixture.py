@@ -25,6 +25,7 @@ from ..parameters.tree import free_names, learned_leaves
 from ..posterior import MixturePrediction, Moments, Prediction, Result, mixed_moments
 from .conditioning import Posterior
 from .fitted import BasisWeights, Fitted
+from .given import Drawn
 from .members import Members, draws_of_some, marginals_of_all
 from .places import GradientBelief
 from .stream import Stream
@@ -86,7 +87,7 @@ def _of_mode(name: str) -> Any:
 
 
 @dataclasses.dataclass(frozen=True)
-class FittedMixture(Result):
+class FittedMixture(Drawn, Result):
     """A GP given data, averaged over draws of its parameters with weights that sum to one.
 
     `mode` is the `Fitted` with the most probable parameters; kernel, likelihood, plan and the like are those of the mode.
@@ -278,12 +279,6 @@ class FittedMixture(Result):
     def stream(self) -> Stream:
         """A model that goes on in time with the most probable parameters, and keeps no data."""
         return self.mode.stream()
-
-    def plot(self, X: Any = None, *, level: float = 0.95, target: int = 0, ax: Any = None) -> Any:
-        """Draw a process of one input: data, mean and bands. Needs Matplotlib; returns the axes."""
-        from ..plots import plot
-
-        return plot(self, X, level=level, target=target, ax=ax)
 
     @double_precision
     def parameters(self) -> tuple[ParameterBelief, ...]:
