@@ -40,6 +40,15 @@ def in_few_sizes(function: Callable[..., Any], *rows: Any) -> Any:
     return jax.tree.map(lambda part: np.asarray(part)[:count], function(*map(sized, rows)))
 
 
+def in_pieces(function: Callable[..., Any], X: np.ndarray, most: int) -> Any:
+    """The same of one array, so many rows at a time at most."""
+    if not len(X):
+        shapes = jax.eval_shape(function, np.zeros((1, *X.shape[1:])))
+        return jax.tree.map(lambda part: np.zeros((0, *part.shape[1:])), shapes)
+    found = [in_few_sizes(function, X[at : at + most]) for at in range(0, len(X), most)]
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *found)
+
+
 def in_bucket(inputs: Inputs, data: Data) -> tuple[Inputs, Data]:
     """The same places and observations in a size out of a few; those of grids and of many rows as they are."""
     count = len(inputs)

@@ -21,7 +21,7 @@ from ..engines.chain_parts import ChainInParts
 from ..inputs.clock import Clocks
 from ..inputs.layouts import as_inputs
 from ..inputs.parts import Source, read_again, sizes_of_parts
-from ..inputs.rows import filled, size_for
+from ..inputs.rows import in_pieces
 from ..learn.account import Learning
 from ..learn.parts import Held, Series, hold
 from ..linalg.filters.kalman import Others
@@ -234,13 +234,8 @@ def _answer(theta: Any, held: Held, others: Others, engine: Any, weights: Weight
     """Mean and variance of f at places inside a part, before the first or after the last."""
     with engine.place():
         posterior = _given_part(theta, held, others, weights, engine)
-        means, variances = [np.zeros((0, posterior.targets))], [np.zeros(0)]
-        for at in range(0, len(x), PIECE):
-            piece = x[at : at + PIECE, None]
-            mean, variance = _marginals(posterior, filled(piece, size_for(len(piece))))
-            means.append(np.asarray(mean)[: len(piece)])
-            variances.append(np.asarray(variance)[: len(piece)])
-    return np.concatenate(means), np.concatenate(variances)
+        found: tuple[Any, Any] = in_pieces(functools.partial(_marginals, posterior), x[:, None], PIECE)
+    return found
 
 
 def _answer_between(

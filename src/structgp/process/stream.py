@@ -17,6 +17,7 @@ from ..engines.plan import Plan
 from ..inputs.clock import Clocks
 from ..inputs.layouts import Inputs, Times, as_inputs, as_times_of_outputs, clocks_of
 from ..inputs.observations import Data, read_observations
+from ..inputs.rows import filled
 from ..kernels.outputs import Lagged, outputs_of
 from ..linalg.filters import kalman_stream
 from ..linalg.filters.kalman_stream import Filtered
@@ -57,11 +58,11 @@ class Stream(Result):
         if self.first is None:
             _chain_or_why(self.gp, first, self.engine)
         size = 2 ** int(np.ceil(np.log2(len(new))))
-        rows, filled = _filled(np.asarray(new.points)[np.asarray(new.order)], size), _padded(data, new.order, size)
+        rows, padded = filled(np.asarray(new.points)[np.asarray(new.order)], size), _padded(data, new.order, size)
         times = rows[:, 0]
         state = self.state if self.state is not None else _begin(self.gp, first, data.y.shape[1], self.engine)
         since = first if self.time is None else self.time
-        state = jax.block_until_ready(_advance(self.gp, state, first, since, rows, filled, self.engine))
+        state = jax.block_until_ready(_advance(self.gp, state, first, since, rows, padded, self.engine))
         if not (np.isfinite(state.log_det) and np.isfinite(state.gram).all()):
             raise ValueError(f"the filter broke down at times {times[0]:g} to {times[-1]:g}: give the likelihood more noise")
         count = self.count + int(data.seen.sum())
@@ -83,7 +84,7 @@ class Stream(Result):
             )
         weights = self._weights()
         size = max(16, 2 ** int(np.ceil(np.log2(max(len(times), 1)))))
-        places = _filled(rows, size) if len(times) else np.tile([self.time or 0.0, 0.0][: rows.shape[1]], (size, 1))
+        places = filled(rows, size) if len(times) else np.tile([self.time or 0.0, 0.0][: rows.shape[1]], (size, 1))
         if self.state is None:
             mean, variance = _prior(self.gp, weights, places, self.targets)
         else:
@@ -204,10 +205,6 @@ def _rows(gp: Model, t: Any, clocks: Clocks, allow_empty: bool = False) -> np.nd
         what = "one time" if _width(gp) == 1 else "a time and the number of an output"
         raise ValueError(f"a stream has {what} for each place, got {points.shape[1]} columns")
     return np.asarray(points)
-
-
-def _filled(rows: np.ndarray, size: int) -> np.ndarray:
-    return np.concatenate([rows, np.repeat(rows[-1:], size - len(rows), axis=0)])
 
 
 def _padded(data: Data, order: np.ndarray, size: int) -> Data:

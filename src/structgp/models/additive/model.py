@@ -23,7 +23,7 @@ from ...inference.base import Inference
 from ...inputs.layouts import Inputs, as_inputs
 from ...inputs.observations import Data, read_observations
 from ...inputs.parts import sources_of
-from ...inputs.rows import filled, size_for
+from ...inputs.rows import filled, in_pieces, size_for
 from ...kernels.algebra import Kernel, Sum
 from ...kernels.stationary import HalfIntegerMatern, Matern52
 from ...learn.account import Learning
@@ -93,11 +93,8 @@ class FittedAdditive(Fitted):
     def mean(self, X: Any) -> np.ndarray:
         """The mean of f at new places alone, which takes little time and memory."""
         Xs = self._new_points(X)
-        pieces = [Xs[at : at + ROWS] for at in range(0, len(Xs), ROWS)]
-        filled = [np.concatenate([piece, np.repeat(piece[:1], -len(piece) % min(ROWS, 256), axis=0)]) for piece in pieces]
-        means = [_means(self.gp, self.conditional, self.weights, piece, self._targets) for piece in filled]
-        found = [np.asarray(mean)[: len(piece)] for mean, piece in zip(means, pieces, strict=True)]
-        return self._shaped(np.concatenate([np.zeros((0, self._targets)), *found]))
+        means = lambda piece: _means(self.gp, self.conditional, self.weights, piece, self._targets)
+        return self._shaped(in_pieces(means, Xs, ROWS))
 
     @property
     def constant(self) -> float:

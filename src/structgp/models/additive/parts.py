@@ -24,9 +24,10 @@ from ...engines.woodbury import Weighed
 from ...inputs.clock import Clocks
 from ...inputs.layouts import Points, as_inputs
 from ...inputs.parts import sizes_of_parts
-from ...inputs.rows import filled, size_for
+from ...inputs.rows import in_pieces
+from ...kernels.algebra import On
 from ...kernels.nonstationary import Constant
-from ...kernels.views import On, Project
+from ...kernels.views import Project
 from ...learn.account import Learning
 from ...learn.climb import climb
 from ...learn.objective import Objective
@@ -70,18 +71,13 @@ class FittedAdditiveParts(OfGP, Result):
         """
         if is_lazy(X):
             return lazily_predicted(self, X, len(self.level), self.flat)
-        Xs, T = np.asarray(as_inputs(X, allow_empty=True, clocks=self.clocks or None).points), len(self.level)
+        Xs = np.asarray(as_inputs(X, allow_empty=True, clocks=self.clocks or None).points)
         if covariance:
             mean, joint = map(np.asarray, self._look(Xs, True))
             variance = np.diagonal(joint)
             return self._prediction(mean + self.level, variance, joint)
-        means, variances = [np.zeros((0, T))], [np.zeros(0)]
-        for at in range(0, len(Xs), ROWS):
-            piece = Xs[at : at + ROWS]
-            mean, variance = self._look(filled(piece, size_for(len(piece))), False)
-            means.append(np.asarray(mean)[: len(piece)] + self.level)
-            variances.append(np.asarray(variance)[: len(piece)])
-        return self._prediction(np.concatenate(means), np.concatenate(variances), None)
+        mean, variance = in_pieces(functools.partial(self._look, joint=False), Xs, ROWS)
+        return self._prediction(mean + self.level, variance, None)
 
     def mean(self, X: Any) -> np.ndarray:
         """The mean of f at new places alone."""
