@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import budgets, chooser_study, forecasts, history, labels_table, plan_honesty
+from benchmarks import budgets, chooser_study, forecasts, history, house, labels_table, plan_honesty
 from benchmarks.machine import machine, one_line
 from benchmarks.registry import Problem, load_problems
 from benchmarks.report import slope_lines, slopes, summarise, table
@@ -31,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "labels-table": labels_table.main,
         "labels-dense": labels_table.dense,
         "history": history.main,
+        "house": house.main,
     }
     if words[:1] and words[0] in studies:
         return studies[words[0]](words[1:])

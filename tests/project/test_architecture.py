@@ -8,6 +8,10 @@ import sys
 
 import pytest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+
+from benchmarks import house
+
 SRC = pathlib.Path(__file__).parents[2] / "src" / "structgp"
 
 # From top to bottom; rooms in one row may know each other.
@@ -36,6 +40,13 @@ LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 
 # Function-local imports of a lower room: a method that opens a door for the user, and costs nothing until it is used.
 DOORS = {("posterior", "files"), ("process", "plots"), ("models", "plots")}
+
+# Models whose door imports what begins where they end: rows in parts, records in continuous time.
+BACK = {
+    ("models/additive/model.py", "models/additive/parts.py"),
+    ("models/pursuit/model.py", "models/pursuit/parts.py"),
+    ("models/identify.py", "models/analog.py"),
+}
 MODULES = sorted(path for path in SRC.rglob("*.py") if path != SRC / "__init__.py")
 
 
@@ -82,6 +93,36 @@ def test_imports_point_up(path):
         if not there or (inside and (here, there) in DOORS):
             continue
         assert LEVEL[there] <= LEVEL[here], f"{here} imports {there}, which stands below it"
+
+
+def leads():
+    """For each file those that it needs, when it is loaded or inside of functions; doors aside."""
+    found = {}
+    for path in MODULES:
+        own = tuple(house.imported(SRC, path, ast.parse(path.read_text())))
+        here = str(path.relative_to(SRC))
+        ahead = set(house.leads_to(SRC, own, house.WHERE[:2]))
+        found[path] = {there for there in ahead if (here, str(there.relative_to(SRC))) not in BACK}
+    return found
+
+
+def test_no_way_leads_back():
+    edges = leads()
+    assert [str(path.relative_to(SRC)) for path in edges if house.in_cycle(edges, path)] == []
+
+
+def test_ways_back_are_seen():
+    edges = leads()
+    for here, there in BACK:
+        edges[SRC / here].add(SRC / there)
+    assert {str(path.relative_to(SRC)) for path in edges if house.in_cycle(edges, path)} == {
+        file for pair in BACK for file in pair
+    }
+
+
+def test_private_names_stay_in_their_file():
+    names = [name for path in MODULES for _, name, _ in house.imported(SRC, path, ast.parse(path.read_text()))]
+    assert [name for name in names if name.startswith("_") and not name.startswith("__")] == []
 
 
 def test_the_walk_sees_imports():
