@@ -44,7 +44,7 @@ class Drawn:
         """Draw a process of one input: data, mean and bands. Needs Matplotlib; returns the axes."""
         from ..plots import plot
 
-        return plot(self, X, level=level, target=target, ax=ax)
+        return plot(self, X, level=level, target=target, ax=ax)  # type: ignore[arg-type]
 
 
 @dataclasses.dataclass(frozen=True)

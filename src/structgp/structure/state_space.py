@@ -269,12 +269,12 @@ def _(kernel: Scaled, where: Where) -> chains.Chain | No:
 
 @chain_of.register
 def _(kernel: ChangePoint, where: Where) -> chains.Chain | No:
-    before, after = chain_of(kernel.before, where), chain_of(kernel.after, where)
-    if no := first_no(before, after):
+    sides: list[Any] = [chain_of(side, where) for side in (kernel.before, kernel.after)]
+    if no := first_no(*sides):
         return no
     scalar = lambda value: jnp.reshape(jnp.asarray(value), ())
     width = None if kernel.width is None else scalar(kernel.width)
-    return chains.HandOver(before, after, scalar(kernel.location), width)
+    return chains.HandOver(*sides, scalar(kernel.location), width)
 
 
 @chain_of.register
