@@ -19,7 +19,7 @@ from .crew import is_lazy
 from .inputs.reading import unmasked
 from .inputs.rows import in_few_sizes
 from .kernels.algebra import Kernel
-from .likelihoods.base import Likelihood
+from .likelihoods.base import Likelihood, compiled
 from .means import Mean
 
 TINY = 1e-12  # of the variance: covariances that rounding has made singular still have a factor
@@ -307,14 +307,14 @@ class Prediction(Foretold):
 
     def _told(self, method: Any, *rows: Any) -> Any:
         """What the likelihood makes of rows; of several latents in pieces, because averages over them are large."""
-        compiled = functools.partial(_compiled, method)
+        program = functools.partial(compiled, method)
         if self.likelihood.latents == 1:
-            return in_few_sizes(compiled, *rows)
+            return in_few_sizes(program, *rows)
         places = self._places
         flat = [np.reshape(part, (-1, *np.shape(part)[len(places) :])) if np.ndim(part) else part for part in rows]
         size = self.likelihood.places
         piece = lambda at: (part[at : at + size] if np.ndim(part) else part for part in flat)
-        found = [in_few_sizes(compiled, *piece(at)) for at in range(0, max(len(flat[0]), 1), size)]
+        found = [in_few_sizes(program, *piece(at)) for at in range(0, max(len(flat[0]), 1), size)]
         return jax.tree.map(lambda *parts: np.concatenate(parts).reshape(*places, *parts[0].shape[1:]), *found)
 
     def __repr__(self) -> str:
@@ -489,11 +489,6 @@ def _scores(probability: np.ndarray) -> np.ndarray:
     from scipy.special import ndtri
 
     return ndtri(np.clip(probability, 1e-300, 1 - 1e-16))
-
-
-@eqx.filter_jit
-def _compiled(method: Any, *rows: Any) -> Any:
-    return method(*rows)
 
 
 def _probabilities(values: Any) -> np.ndarray | None:

@@ -62,7 +62,7 @@ def test_sums_over_rows_are_made_in_blocks_and_add():
     N = 2 * ROWS + 77
     rows, w, T = RNG.uniform(-2, 2, (N, 2)), RNG.uniform(0, 2, N) * (RNG.random(N) > 0.1), RNG.standard_normal((N, 3))
     with jax.enable_x64(True):
-        made = features_of(KERNEL, jnp.asarray(rows))
+        made = jax.jit(features_of)(KERNEL, rows)
         of = lambda part: jax.jit(totals)(made, in_blocks(jnp.asarray(rows[part])), w[part], w[part, None] * T[part], T[part])
         whole, added = of(slice(None)), of(slice(0, 1500)) + of(slice(1500, None))
         Phi = np.asarray(jax.jit(lambda made, rows: made(rows))(made, jnp.asarray(rows)))

@@ -128,7 +128,7 @@ def test_evidence_and_its_gradient(name, x64):
 def test_hardly_any_noise(x64):
     t = np.sort(X)
     kernel, w, y = CHANGES["sharp"], np.full(len(t), 1e9), np.sin(2 * t)[:, None]
-    C = np.asarray(covariance(kernel, t[:, None], t[:, None])) + 1e-9 * np.eye(len(t))
+    C = np.asarray(jax.jit(covariance)(kernel, t[:, None], t[:, None])) + 1e-9 * np.eye(len(t))
     log_det, gram = jax.jit(lambda t, w, y: kalman_emission.evidence(along(kernel, t), t, w, y))(t, w, y)
     assert float(log_det) == pytest.approx(np.linalg.slogdet(C)[1], rel=1e-9)
     assert float(gram[0, 0]) == pytest.approx((y.T @ np.linalg.solve(C, y)).item(), rel=1e-6)  # the matrix is the weak side
@@ -175,10 +175,10 @@ def test_the_error_that_is_told_is_the_error(alpha, approximate, x64):
     kernel = sg.SquaredExponential(0.7, 2.0) if alpha is None else sg.RationalQuadratic(0.7, 2.0, alpha=alpha)
     t = np.concatenate([np.linspace(0.0, 6.0, 400), np.geomspace(6.0, 300.0, 50)])
     close = approximated(kernel, approximate)
-    exact, found = (np.asarray(covariance(k, jnp.zeros((1, 1)), t[:, None]))[0] for k in (kernel, close))
+    exact, found = (np.asarray(jax.jit(covariance)(k, np.zeros((1, 1)), t[:, None]))[0] for k in (kernel, close))
     chain = along(close, t)
-    V, H = chain.start(), chain.row
-    by_chain = np.einsum("i,ijn,jk,k->n", H, np.asarray(chain.transition(t)), np.asarray(V), H)
+    A, V = jax.jit(lambda chain, t: (chain.transition(t), chain.start()))(chain, t)
+    by_chain = np.einsum("i,ijn,jk,k->n", chain.row, np.asarray(A), np.asarray(V), chain.row)
     np.testing.assert_allclose(by_chain, found, atol=1e-12)
     assert found[0] == pytest.approx(2.0, rel=1e-12)  # the variance is right
     error, told = np.abs(found - exact).max() / 2.0, covariance_error(2.0 * kernel + sg.Matern32(), approximate)
@@ -201,18 +201,18 @@ def test_errors_of_the_orders():
 def test_moves_of_a_rational_spectrum(states, x64):
     """A(a + b) = A(a) A(b) and Q(a + b) = A(b) Q(a) A(b)ᵀ + Q(b), across the joints; nothing moves in no time."""
     chain = rational_sde.Rational(states, 1.3, 0.7)
+    moves = jax.jit(lambda chain, gap: (chain.transition(gap), chain.noise(gap)))
     for a, b in [(0.01, 0.2), (0.3, 0.4), (0.2, 3.0), (2.0, 5.0)]:
-        A, B, C = (np.asarray(chain.transition(jnp.asarray(gap))) for gap in (a, b, a + b))
-        P, Q, R = (np.asarray(chain.noise(jnp.asarray(gap))) for gap in (a, b, a + b))
+        (A, P), (B, Q), (C, R) = (map(np.asarray, moves(chain, gap)) for gap in (a, b, a + b))
         np.testing.assert_allclose(A @ B, C, atol=1e-11)
         np.testing.assert_allclose(B @ P @ B.T + Q, R, atol=1e-11)
-    np.testing.assert_array_equal(chain.transition(jnp.zeros(())), np.eye(states))
+    np.testing.assert_array_equal(moves(chain, 0.0)[0], np.eye(states))
     F, V = np.asarray(chain.generator()), np.asarray(chain.start())
     drive = F @ V + V @ F.T
     np.testing.assert_allclose(drive[:-1], 0.0, atol=1e-12 * np.abs(drive).max())
-    tiny = np.asarray(chain.noise(jnp.asarray(1e-6)))
+    tiny = np.asarray(moves(chain, 1e-6)[1])
     scale = 1 / np.sqrt(np.diagonal(tiny))
-    expected = np.asarray(chains.Taylor(states, 1.0, np.zeros((states, states))).noise(jnp.asarray(1.0)))
+    expected = np.asarray(moves(chains.Taylor(states, 1.0, np.zeros((states, states))), 1.0)[1])
     root = 1 / np.sqrt(np.diagonal(expected))
     np.testing.assert_allclose(tiny * np.outer(scale, scale), expected * np.outer(root, root), atol=1e-4)
 

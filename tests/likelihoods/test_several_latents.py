@@ -2,7 +2,6 @@
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -132,7 +131,7 @@ def test_draws_have_the_moments(x64):
         y = one.likelihood.sample(rng, f)
         assert y.mean() == pytest.approx(one.observed.mean[0], abs=0.05)
         assert y.var() == pytest.approx(one.observed.variance[0], rel=0.08)
-        first, second = one.likelihood.moments(jnp.asarray(one.mean))
+        first, second = eqx.filter_jit(one.likelihood.moments)(one.mean)
         at = one.likelihood.sample(rng, np.repeat(one.mean, 40000, axis=0))
         assert at.mean() == pytest.approx(float(first[0]), abs=0.03)
         assert at.var() == pytest.approx(float(second[0]), rel=0.05)
@@ -143,7 +142,9 @@ def test_labels_have_probabilities_and_others_none():
     assert p.probability[0] == pytest.approx(p.observed.mean[0])
     gate = 0.5 + 0.0 * p.probability
     assert p.outlier_probability[0] < gate[0]  # the gate is open on average
-    steep, flat = (float(side.probability(MEAN[1], VARIANCE[1])) for side in (p.likelihood.real, p.likelihood.other))
+    steep, flat = (
+        float(eqx.filter_jit(side.probability)(MEAN[1], VARIANCE[1])) for side in (p.likelihood.real, p.likelihood.other)
+    )
     assert p.probability[0] == pytest.approx((1 - p.outlier_probability[0]) * steep + p.outlier_probability[0] * flat)
     assert p.signal.probability[0] == pytest.approx(steep)
     with pytest.raises(AttributeError, match="observations that are not labels"):

@@ -15,6 +15,7 @@ import functools
 import inspect
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -261,6 +262,12 @@ class Likelihood(Parametrised):
     def quantile(self, q: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
         """The value that y stays below with probability q, when f ~ N(mean, variance)."""
         return quadrature.bisect(lambda y: self.predictive_cumulative(y, mean, variance, extra), q, whole=self.whole_numbers)
+
+
+@eqx.filter_jit
+def compiled(method: Any, *rows: Any) -> Any:
+    """What a method says of rows, as one program: every operation by itself would be one as well."""
+    return method(*rows)
 
 
 def held(parts: Any) -> Any:

@@ -20,7 +20,7 @@ from ..linalg import quadrature
 from ..linalg.normal import log_ndtr, tails
 from ..parameters.supports import increasing, interval, positive, real
 from ..parameters.tree import fixed, parameter
-from .base import Likelihood, factor, first_few, held, is_one
+from .base import Likelihood, compiled, factor, first_few, held, is_one
 
 LINKS = ("probit", "logit")
 FAR = 1e6  # thresholds that nothing ever passes, in units of the scale
@@ -193,13 +193,13 @@ class Bernoulli(Likelihood):
         return p, p * (1 - p)
 
     def predictive_cumulative(self, y: Any, mean: Any, variance: Any, extra: Any = 1.0) -> np.ndarray:
-        return np.where(y < 0, 0.0, np.where(y < 1, 1 - np.asarray(self.probability(mean, variance)), 1.0))
+        return np.where(y < 0, 0.0, np.where(y < 1, 1 - np.asarray(compiled(self.probability, mean, variance)), 1.0))
 
     def quantile(self, q: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
-        return jnp.where(q > 1 - self.probability(mean, variance), 1.0, 0.0)
+        return np.where(q > 1 - np.asarray(compiled(self.probability, mean, variance)), 1.0, 0.0)
 
     def sample(self, rng: np.random.Generator, f: Any, extra: Any = 1.0) -> np.ndarray:
-        return (rng.random(np.shape(f)) < np.asarray(self.moments(jnp.asarray(f))[0])).astype(float)
+        return (rng.random(np.shape(f)) < np.asarray(compiled(self.moments, f)[0])).astype(float)
 
 
 class Ordinal(Likelihood):
@@ -286,15 +286,15 @@ class Ordinal(Likelihood):
         return average, jnp.sum(p * (k - average[..., None]) ** 2, axis=-1)
 
     def predictive_cumulative(self, y: Any, mean: Any, variance: Any, extra: Any = 1.0) -> np.ndarray:
-        below = np.cumsum(np.asarray(self.probability(mean, variance)), axis=-1)
+        below = np.cumsum(np.asarray(compiled(self.probability, mean, variance)), axis=-1)
         below = np.broadcast_to(below, (*np.shape(y), below.shape[-1]))
         return np.where(
             y < 0, 0.0, np.take_along_axis(below, np.clip(y, 0, self.classes - 1).astype(int)[..., None], -1)[..., 0]
         )
 
     def quantile(self, q: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
-        below = jnp.cumsum(self.probability(mean, variance), axis=-1)[..., :-1]
-        return jnp.sum(below < jnp.asarray(q)[..., None], axis=-1).astype(float)
+        below = np.cumsum(np.asarray(compiled(self.probability, mean, variance)), axis=-1)[..., :-1]
+        return np.sum(below < np.asarray(q)[..., None], axis=-1).astype(float)
 
     def sample(self, rng: np.random.Generator, f: Any, extra: Any = 1.0) -> np.ndarray:
         draw = rng.standard_normal if self.link == "probit" else lambda shape: rng.logistic(size=shape)

@@ -27,7 +27,7 @@ from .._types import Numbers
 from ..linalg.normal import log_ndtr, tails
 from ..parameters.supports import interval, positive, real
 from ..parameters.tree import fixed, parameter
-from .base import OUTSIDE, Likelihood, is_one
+from .base import OUTSIDE, Likelihood, compiled, is_one
 from .gaussian import Gaussian, log_normal
 from .labels import Bernoulli, expected_log_link
 
@@ -248,13 +248,13 @@ class Switch(Likelihood):
 
     def predictive_cumulative(self, y: Any, mean: Any, variance: Any, extra: Any = 1.0) -> np.ndarray:
         v = np.asarray(_variances(mean, variance))
-        weight = np.asarray(self._shares(jnp.asarray(mean), jnp.asarray(v)))
+        weight = np.asarray(compiled(self._shares, mean, v))
         below = lambda leaf: leaf.likelihood.predictive_cumulative(y, _of(leaf, mean), _of(leaf, v), extra)
         return sum(weight[..., i] * below(leaf) for i, leaf in enumerate(self.leaves))
 
     def sample(self, rng: np.random.Generator, f: Any, extra: Any = 1.0) -> np.ndarray:
         f = np.asarray(f)
-        ends = np.cumsum(np.asarray(self._shares(jnp.asarray(f), jnp.zeros(f.shape))), axis=-1)
+        ends = np.cumsum(np.asarray(compiled(self._shares, f, np.zeros(f.shape))), axis=-1)
         which = np.sum(rng.random(f.shape[:-1])[..., None] * ends[..., -1:] > ends[..., :-1], axis=-1)
         drawn = [leaf.likelihood.sample(rng, _of(leaf, f), extra) for leaf in self.leaves]
         return np.choose(which, drawn)
