@@ -8,7 +8,8 @@ import pytest
 
 import structgp as sg
 import zoo
-from structgp.engines import grid_holes, grid_seen
+from structgp.engines import base, grid_holes, grid_seen
+from structgp.engines.eigen import Eigen
 from structgp.engines.grid_holes import Krylov
 from structgp.engines.grid_seen import SeenCells
 from structgp.learn import initialise
@@ -37,6 +38,7 @@ CASES = {
     "in any order": (PRODUCT, None, sg.Grid(*AXES, cells=ORDER), Y[ORDER], None),
     "axes that belong together": (2.0 * PRODUCT, sg.polynomial(1), GRID, Y, None),
     "holes": (PRODUCT, sg.polynomial(1), sg.Grid(*AXES, cells=ORDER[:19]), Y[ORDER[:19]], None),
+    "missing values": (SMOOTH, sg.ConstantMean(0.3), GRID, np.where(HOLES, np.nan, Y), None),
     "missing values, unequal noise": (SMOOTH, sg.ConstantMean(0.3), GRID, np.where(HOLES, np.nan, Y), NOISE),
     "two targets": (SMOOTH, None, GRID, np.stack([Y, Y**2], axis=1), None),
 }
@@ -50,11 +52,10 @@ def both(name):
     return [gp.condition(inputs, y, structure=structure, **options) for structure in ("kronecker", "dense")]
 
 
-@pytest.mark.parametrize("name", zoo.mostly_full(CASES, "complete", "missing values, unequal noise"))
+@pytest.mark.parametrize("name", zoo.mostly_full(CASES, "complete", "holes", "missing values, unequal noise"))
 def test_everything_is_that_of_the_dense_engine(name):
     ours, dense = both(name)
-    expected = "Eigen" if name in ("complete", "in any order", "axes that belong together", "two targets") else "Krylov"
-    assert ours.plan.engine.name == expected
+    assert ours.plan.engine.name == ("Krylov" if name == "missing values, unequal noise" else "Eigen")
     assert ours.plan.offers[0].quality == "exact"
     assert ours.evidence_error == 0.0
     np.testing.assert_allclose(ours.log_evidence, dense.log_evidence, rtol=1e-11)
@@ -70,7 +71,7 @@ def test_everything_is_that_of_the_dense_engine(name):
 
 
 @pytest.mark.parametrize(
-    "name", zoo.mostly_full(["complete", "missing values, unequal noise"], "missing values, unequal noise")
+    "name", zoo.mostly_full(["complete", "holes", "missing values, unequal noise"], "holes", "missing values, unequal noise")
 )
 def test_gradient_of_the_evidence(name):
     """In all parameters, those of the mean and the noise included."""
@@ -187,7 +188,10 @@ def test_the_plan_knows_what_the_data_ask_for(monkeypatch):
     assert np.isnan(few.leave_one_out().mean).sum() == 2970
     grown, together = (one.update([[0.5, 0.5]], [0.3]) for one in (few, alone))
     np.testing.assert_allclose(grown.log_evidence, together.log_evidence, rtol=1e-12)
-    holes = gp.plan(sg.Grid(*large.axes, cells=np.arange(2900)))
+    few_holes = gp.plan(sg.Grid(*large.axes, cells=np.arange(2900)))
+    assert few_holes.engine == Eigen(100)
+    assert "cells without a value are taken out one by one (100)" in str(few_holes)
+    holes = gp.plan(large, y=np.where(np.arange(3000) % 30, 0.3, np.nan), noise=np.linspace(0, 1, 3000))
     assert isinstance(holes.engine, Krylov)
     assert "to 1e-08" in str(holes)
     assert "standard error" in str(holes)
@@ -197,6 +201,7 @@ def test_the_plan_knows_what_the_data_ask_for(monkeypatch):
 def test_a_large_grid_with_holes_reports_its_errors(monkeypatch):
     """More cells than the block holds: means to the tolerance, evidence and quick variances within what is reported."""
     monkeypatch.setattr(grid_holes, "WHOLE", 100)
+    monkeypatch.setattr(base, "MOST_HOLES", 0)
     monkeypatch.setattr(grid_seen, "FEW", 10)
     monkeypatch.setattr(grid_holes, "LEARNING", grid_holes.LEARNING._replace(modes=40))
     monkeypatch.setattr(grid_holes, "FINAL", {"modes": 60, "probes": 8})
@@ -224,6 +229,7 @@ def test_a_large_grid_with_holes_reports_its_errors(monkeypatch):
 def test_learning_begins_with_a_glimpse(monkeypatch):
     """A dense fit of some blocks of cells tells where to begin, and the climb on probes ends where the dense one does."""
     monkeypatch.setattr(grid_holes, "WHOLE", 100)
+    monkeypatch.setattr(base, "MOST_HOLES", 0)
     monkeypatch.setattr(grid_seen, "FEW", 10)
     monkeypatch.setattr(initialise, "GLIMPSE", 90)
     monkeypatch.setattr(grid_holes, "LEARNING", grid_holes.LEARNING._replace(modes=60))

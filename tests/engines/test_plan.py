@@ -30,20 +30,23 @@ def ranks(plan):
     return [offer.engine.name for offer in offers], [offer.cost.flops for offer in offers]
 
 
-def test_one_hole_ranks_again_by_cost():
-    """Whole, a grid goes through its eigenvectors; with a hole the whole matrix is cheaper than what is left for grids."""
+def test_holes_and_unequal_noise_rank_again_by_cost():
+    """A hole is taken out of the whole grid; with unequal noise the whole matrix is cheaper than what is left for grids."""
     assert ranks(SMOOTH.plan(GRID))[0][0] == "Eigen"
     assert ranks(SMOOTH.plan(GRID, y=Y))[0][0] == "Eigen"
-    for plan in (SMOOTH.plan(GRID, y=ONE_HOLE), SMOOTH.plan(GRID, y=Y, noise=UNEQUAL)):
-        names, flops = ranks(plan)
-        assert names == ["Cholesky", "Krylov"]
+    hole, unequal = SMOOTH.plan(GRID, y=ONE_HOLE), SMOOTH.plan(GRID, y=Y, noise=UNEQUAL)
+    assert ranks(hole)[0] == ["Eigen", "Cholesky", "Krylov"]
+    assert ranks(unequal)[0] == ["Cholesky", "Krylov"]
+    for plan in (hole, unequal):
+        flops = ranks(plan)[1]
         assert flops == sorted(flops)
-        assert "Eigen      no: some cells have no value, or a noise of their own" in str(plan)
         assert "Lines      no: some cells have no value, or a noise of their own" in str(plan)
+    assert "cells without a value are taken out one by one (1)" in str(hole)
+    assert "Eigen      no: some cells have no value, or a noise of their own" in str(unequal)
 
 
 def test_the_structure_that_is_asked_for_comes_first():
-    plan = SMOOTH.plan(GRID, structure="kronecker", y=ONE_HOLE)
+    plan = SMOOTH.plan(GRID, structure="kronecker", y=Y, noise=UNEQUAL)
     assert isinstance(plan.engine, Krylov)
     assert plan.engine.whole
     assert plan.chosen.quality == "exact"
@@ -54,13 +57,14 @@ def test_without_data_everything_is_taken_to_be_seen():
     assert isinstance(SMOOTH.plan(GRID).engine, Eigen)
     assert "Krylov" not in str(SMOOTH.plan(GRID)).replace("else Krylov", "")  # not needed, so not in the way
     holes = SMOOTH.plan(sg.Grid(*GRID.axes, cells=np.arange(899)))
-    assert "Eigen      no: some cells are missing" in str(holes)
+    assert holes.engine == Eigen(1)
+    assert "Lines      no: some cells are missing" in str(holes)
 
 
 # what was seen: (model, y, known noise, structure, the engine, what it leaves)
 RAN = {
     "all": (sg.Gaussian(0.1), VALUES, None, "kronecker", "Eigen", EigenConditional),
-    "holes": (sg.Gaussian(0.1), np.where(VALUES > 0.9, np.nan, VALUES), None, "kronecker", "Krylov", KrylovConditional),
+    "holes": (sg.Gaussian(0.1), np.where(VALUES > 0.9, np.nan, VALUES), None, "kronecker", "Eigen", EigenConditional),
     "unequal noise": (sg.Gaussian(0.1), VALUES, np.linspace(0, 1, 20), "kronecker", "Krylov", KrylovConditional),
     "labels": (sg.Bernoulli(), VALUES > 0, None, "kronecker", "Krylov", KrylovConditional),
     "labels by the matrix": (sg.Bernoulli(), VALUES > 0, None, "dense", "Cholesky", CholeskyConditional),

@@ -106,6 +106,26 @@ def test_complete_grid_and_its_gradient():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11), gradient, slope)
 
 
+@pytest.mark.parametrize("noise", [0.3, 1e-6])
+def test_cells_without_a_value_and_their_gradient(noise):
+    """The same against the dense formulas of the other cells."""
+    unseen = np.array([3, 4, 9, 23])
+    seen, columns = np.setdiff1d(np.arange(24), unseen), T.reshape(2, -1).copy()
+    columns[:, unseen] = 0.0
+
+    def dense(scales, noise, T):
+        C = (whole(covariances(scales)) + noise * jnp.eye(24))[np.ix_(seen, seen)]
+        some = T.reshape(2, -1)[:, seen]
+        return evidence_like((jnp.linalg.slogdet(C)[1], some @ jnp.linalg.solve(C, some.T)))
+
+    ours = lambda scales, noise, T: evidence_like(kron.log_det_and_gram(covariances(scales), noise, T, jnp.asarray(unseen)))
+    arguments = (jnp.array([1.0, 0.7, 1.3]), jnp.asarray(noise), jnp.asarray(columns.reshape(T.shape)))
+    value, gradient = jax.jit(jax.value_and_grad(ours, (0, 1, 2)))(*arguments)
+    expected, slope = jax.jit(jax.value_and_grad(dense, (0, 1, 2)))(*arguments)
+    np.testing.assert_allclose(value, expected, rtol=1e-8)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6 * np.abs(b).max()), gradient, slope)
+
+
 def with_holes(scales, w, h):
     """log|I + KW| and hᵀ(K⁻¹ + W)⁻¹h, written out."""
     K, w, h = whole(covariances(scales)), w.ravel(), h.reshape(2, -1)

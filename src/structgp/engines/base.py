@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -35,6 +36,7 @@ LEARNING, EVALUATING, CONDITIONING, PREDICTING = 3000, 150, 1800, 150  # calls t
 AT_ONCE, DRAWING, LEAVING_OUT, KEEPING = 80, 400, 30, 3000
 PLANNING = 3000  # more, where a kernel is tried factor by factor or term by term, or inducing inputs are placed
 WARM, COLD = 6, 10  # looks at the marginals in a search for sites: from those of the last evaluation, and from nothing
+MOST_HOLES = 5000  # values that may be missing: beyond, what they take away is a large matrix itself
 NOT_SAID = Work()
 
 
@@ -265,24 +267,37 @@ def hardness(model: Model, inputs: Inputs) -> float:
 
 def not_alike(model: Model, inputs: Inputs, data: Data | None) -> No | None:
     """Why places were not all seen with one noise level, as far as is known."""
-    if gaussian(model, data) and np.ndim(model.likelihood.noise_at(np.asarray(inputs.some_place))):
-        return No(f"the noise of {type(model.likelihood).__name__} depends on the place")
     if isinstance(inputs, Grid) and not inputs.complete:
         return No("some cells are missing")
-    if data is None or (np.all(data.seen) and np.ptp(np.asarray(data.noise)) == 0):
-        return None
-    what = "cells" if isinstance(inputs, Grid) else "times"
-    return No(f"some {what} have no value, or a noise of their own")
+    return not_alike_where_seen(model, inputs, data) or (None if data is None or np.all(data.seen) else _uneven(inputs))
 
 
 def not_alike_where_seen(model: Model, inputs: Inputs, data: Data | None) -> No | None:
     """The same of those places that were seen at all."""
-    if data is None or np.all(data.seen):
-        return not_alike(model, inputs, data)
+    if gaussian(model, data) and np.ndim(model.likelihood.noise_at(np.asarray(inputs.some_place))):
+        return No(f"the noise of {type(model.likelihood).__name__} depends on the place")
+    if data is None:
+        return None
     if not np.any(data.seen):
         return No("nothing was seen")
     noise = np.broadcast_to(data.noise, data.seen.shape)[data.seen]
-    return not_alike(model, inputs, dataclasses.replace(data, noise=noise, seen=np.ones_like(noise, bool)))
+    return _uneven(inputs) if np.ptp(noise) else None
+
+
+def _uneven(inputs: Inputs) -> No:
+    return No(f"some {'cells' if isinstance(inputs, Grid) else 'times'} have no value, or a noise of their own")
+
+
+def noise_of(sites: Sites) -> Float[Array, ""]:
+    """The one noise variance of sites that are equal, or empty; the mean lets the derivative reach all of them."""
+    return jnp.count_nonzero(sites.precision) / jnp.sum(sites.precision)
+
+
+def too_many(holes: int) -> No | None:
+    """Why so many missing values are not taken out one by one."""
+    return (
+        No(f"{holes} values are missing, and only up to {MOST_HOLES} are taken out one by one") if holes > MOST_HOLES else None
+    )
 
 
 def units(value: float, unit: str) -> str:

@@ -23,9 +23,9 @@ from ..sites import Sites
 from ..structure.base import No, first_no
 from ..structure.block_toeplitz import BlockToeplitz, block_toeplitz, lattice
 from ..structure.dense import covariance, variances
-from .base import NOT_NEEDED, Cost, Engine, Formed, Offer, form_by_shape, noise_variance, not_gaussian, term
+from .base import NOT_NEEDED, Cost, Engine, Formed, Offer, form_by_shape, noise_variance, not_gaussian, term, too_many
 from .machine import Work
-from .toeplitz import MOST_HOLES, holes_work, too_many
+from .toeplitz import holes_work
 
 LOWEST_NOISE = 1e-6  # in units of the prior variance: below, the recursion loses digits that Cholesky keeps
 
@@ -94,8 +94,8 @@ class BlockLevinson(Engine):
             return No("noise so low asks for the whole matrix")
         N, transform, engine = S * P, float(2 * S * math.log2(2 * S)), self.tuned(model, inputs, data)
         H = engine.holes
-        if H > MOST_HOLES:
-            return too_many(H)
+        if no := too_many(H):
+            return no
         solution = Work(transforms=16 * P * transform, small=40.0 * P * N, traffic=200.0 * N, steps=30)
         recursion = Work(small=5.0 * P * N**2, steps=200.0 * S) + holes_work(N, H, solution)
         cost = Cost(

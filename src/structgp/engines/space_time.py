@@ -27,12 +27,13 @@ from ..sites import Sites
 from ..structure.base import No, first_no
 from ..structure.space_time import SpaceTime, space_time
 from ..structure.state_space import harmonics_of
-from .base import NOT_NEEDED, PLANNING, Engine, Offer, form_by_shape, not_alike, not_gaussian
-from .eigen import ONE_NOISE, Eigen, EigenConditional, cost_of_axes, noise_of
+from .base import NOT_NEEDED, PLANNING, Engine, Offer, form_by_shape, noise_of, not_alike, not_gaussian
+from .eigen import ONE_NOISE, Eigen, EigenConditional, cost_of_axes
 from .grid_holes import Krylov, KrylovConditional
 from .machine import Work
 
 MEMORY = 1e9  # bytes for the covariances that a gradient of the joint filter keeps
+STEP = 3e6  # flops that the many small operations of one of its steps are worth, so that few cells go to the whole matrix
 
 
 class SpaceTimeChains(Engine):
@@ -107,7 +108,7 @@ class JointChain(Engine):
         general = Krylov().tuned(model, inputs, data).cost(form.grid.sizes)
         cost = dataclasses.replace(
             general,
-            flops=8 * T * (S**3 * (1 + m) ** 2 + m**3 * S**2),
+            flops=8 * T * (S**3 * (1 + m) ** 2 + m**3 * S**2) + T * STEP,
             bytes=8 * T * (S * m) ** 2,
             evaluate=steps,
             condition=general.condition + Work(calls=PLANNING),

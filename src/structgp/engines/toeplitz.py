@@ -25,12 +25,24 @@ from ..sites import Sites
 from ..structure.base import No, first_no
 from ..structure.dense import covariance, typical_variance, variances
 from ..structure.toeplitz import Toeplitz, toeplitz
-from .base import Cost, Engine, Formed, Offer, form_by_shape, hardness, noise_variance, not_alike_where_seen, not_gaussian, term
+from .base import (
+    Cost,
+    Engine,
+    Formed,
+    Offer,
+    form_by_shape,
+    hardness,
+    noise_of,
+    noise_variance,
+    not_alike_where_seen,
+    not_gaussian,
+    term,
+    too_many,
+)
 from .machine import Work
 
 LOWEST_NOISE = 1e-7  # in units of the prior variance: below, log|C| loses digits that Cholesky keeps
 STEPS = 20  # of conjugate gradients, typically
-MOST_HOLES = 5000  # values that may be missing: beyond, what they take away is a large matrix itself
 OVERHEAD = 1e8  # flops that many small transforms are worth, so that short series go to the whole matrix
 
 
@@ -117,8 +129,8 @@ class FourierToeplitz(Engine):
             return No("noise so low asks for the whole matrix")
         engine, N = self.tuned(model, inputs, data), len(form.t)
         H = engine.holes
-        if H > MOST_HOLES:
-            return too_many(H)
+        if no := too_many(H):
+            return no
         transform, inverse = float(2 * N * math.log2(2 * N)), inverse_work(N, hardness(model, inputs))
         inverse += holes_work(N, H, Work(transforms=16 * transform, traffic=200.0 * N, steps=10))
         cost = Cost(
@@ -145,20 +157,16 @@ class FourierToeplitz(Engine):
 
     def log_det_and_gram(self, structure: Toeplitz, sites: Sites) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
         k = structure.lags(linalg.lags_needed(len(structure.t)))
-        return linalg.log_det_and_gram(k, self._noise(sites), structure.in_time(sites.targets).T, self._holes(structure, sites))
+        return linalg.log_det_and_gram(k, noise_of(sites), structure.in_time(sites.targets).T, self._holes(structure, sites))
 
     def condition(self, structure: Toeplitz, sites: Sites) -> ToeplitzConditional:
-        T, noise, N = structure.in_time(sites.targets).T, self._noise(sites), len(structure.t)
+        T, noise, N = structure.in_time(sites.targets).T, noise_of(sites), len(structure.t)
         k = structure.lags(linalg.lags_needed(N))
         first, log_det, error, unseen = linalg.inverse(k, noise, N, self._holes(structure, sites))
         alpha = linalg.solve(k, noise, first, T, unseen)
         if unseen is not None:
             T = T.at[:, unseen.places].set(linalg.product(k, noise, alpha)[:, unseen.places])
         return ToeplitzConditional(structure, noise, T, alpha, first, log_det, error, unseen=unseen)
-
-    def _noise(self, sites: Sites) -> Float[Array, ""]:
-        """The one noise variance of equal sites; the mean lets the derivative reach all of them."""
-        return jnp.count_nonzero(sites.precision) / jnp.sum(sites.precision)
 
     def _holes(self, structure: Toeplitz, sites: Sites) -> Int[Array, " H"] | None:
         """Which times, in their order, have no value."""
@@ -172,11 +180,6 @@ def inverse_work(N: int, hard: float) -> Work:
     lags = linalg.lags_needed(N)
     symbol = Work(transforms=2 * 2 * lags * math.log2(2 * lags), functions=3.0 * lags, traffic=80.0 * lags)
     return symbol + STEPS * (1 + hard) / 2 * Work(transforms=4 * 2 * N * math.log2(2 * N), traffic=200.0 * N, steps=10)
-
-
-def too_many(holes: int) -> No:
-    """Why so many missing values are not taken out one by one."""
-    return No(f"{holes} values are missing, and only up to {MOST_HOLES} are taken out one by one")
 
 
 def holes_work(N: int, holes: int, solution: Work) -> Work:

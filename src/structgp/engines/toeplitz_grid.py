@@ -27,8 +27,20 @@ from ..sites import Sites
 from ..structure.base import No, first_no
 from ..structure.dense import covariance, typical_variance, variances
 from ..structure.toeplitz_grid import ToeplitzGrid, line_factor, toeplitz_grid
-from .base import PLANNING, Cost, Engine, Formed, Offer, form_by_shape, hardness, noise_variance, not_alike, not_gaussian
-from .eigen import ONE_NOISE, noise_of
+from .base import (
+    PLANNING,
+    Cost,
+    Engine,
+    Formed,
+    Offer,
+    form_by_shape,
+    hardness,
+    noise_of,
+    noise_variance,
+    not_alike,
+    not_gaussian,
+)
+from .eigen import ONE_NOISE
 from .machine import Work
 from .toeplitz import LOWEST_NOISE, OVERHEAD, inverse_work, recursion_work
 

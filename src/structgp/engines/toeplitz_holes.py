@@ -192,6 +192,7 @@ class FourierHoles(Engine):
         steps = 2 if needed.enough else STEPS  # the preconditioner is then all but the matrix itself
         step = Work(transforms=4 * M * math.log2(M), traffic=8.0 * r**2 + 200.0 * M)
         block = Work(factors=2.0 * r**3, traffic=100.0 * r**2, transforms=4 * M * math.log2(M))
+        spread = Work(functions=10.0 * r**2, transforms=4 * M * math.log2(M))  # of the block over the steps
         return Cost(
             flops=2 * r**3 + solves,
             bytes=8 * (4 * r**2 + (20 + 3 * probes) * M),
@@ -199,6 +200,8 @@ class FourierHoles(Engine):
             evaluate=2 * (2 * block + (1 + probes) * steps * step),  # on the way there are kernels that need larger blocks
             condition=block + (1 + probes) * steps * step,
             predict=steps * step + Work(functions=N),
+            everywhere=spread,
+            leave_out=spread,
             programs=25,
         )
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 LARGE = 256  # rows from which it is worth asking whether a matrix is symmetric about its centre
 SMALL = 64  # columns up to which factors are multiplied out
@@ -142,45 +142,87 @@ def _halved_eigh(K: Float[Array, "G G"]) -> tuple[Float[Array, " _"], Float[Arra
     return jnp.concatenate([even_values, odd_values]), jnp.concatenate([top, middle, bottom])
 
 
+class Seen(NamedTuple):
+    """C⁻¹ of the cells that were seen, of C = ⊗K_d + noise·I: diag(inverse) − UᵀU in the basis of the eigenvectors.
+
+    Cells without a value are taken out of the whole grid (`unseen`), where C⁻¹ is diagonal, so that they cost no transforms.
+    """
+
+    parts: Spectral
+    inverse: Float[Array, "*grid"]  # 1/(Λ + noise)
+    U: Float[Array, " H *grid"] | None  # one row for each cell without a value
+    log_det: Float[Array, ""]
+
+    @classmethod
+    def of(cls, matrices: Matrices, noise: Float[Array, ""], unseen: Int[Array, " H"] | None = None) -> Seen:
+        """Of all cells but some, which are counted over the grid."""
+        parts = eigen(matrices)
+        total = parts.spectrum() + noise
+        log_det = jnp.sum(jnp.log(total))
+        if unseen is None:
+            return cls(parts, 1 / total, None, log_det)
+        index = jnp.unravel_index(unseen, total.shape)
+        cells = jax.vmap(lambda *rows: outer(rows))(*(Q[i] for Q, i in zip(parts.vectors, index, strict=True)))
+        rows = (cells / total).reshape(len(unseen), -1)
+        L = jnp.linalg.cholesky(rows @ cells.reshape(rows.shape).T)
+        U = jax.scipy.linalg.solve_triangular(L, rows, lower=True).reshape(cells.shape)
+        return cls(parts, 1 / total, U, log_det + 2 * jnp.sum(jnp.log(jnp.diagonal(L))))
+
+    def applied(self, rotated: Float[Array, " C *grid"]) -> Float[Array, " C *grid"]:
+        """C⁻¹T from T, both in the basis of the eigenvectors; T is zero in cells without a value."""
+        whole = rotated * self.inverse
+        return whole if self.U is None else whole - jnp.tensordot(together(rotated, self.U), self.U, 1)
+
+
+def together(X: Float[Array, " A *grid"], Z: Float[Array, " B *grid"]) -> Float[Array, "A B"]:
+    """Σ over the grid of each of some arrays times each of others."""
+    return X.reshape(len(X), -1) @ Z.reshape(len(Z), -1).T
+
+
 @jax.custom_vjp
 def log_det_and_gram(
-    matrices: tuple[Float[Array, "_ _"], ...], noise: Float[Array, ""], T: Float[Array, " C *grid"]
+    matrices: tuple[Float[Array, "_ _"], ...],
+    noise: Float[Array, ""],
+    T: Float[Array, " C *grid"],
+    unseen: Int[Array, " H"] | None = None,
 ) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
-    """log|C| and TᵀC⁻¹T for C = ⊗K_d + noise·I, differentiable in the factors K_d, the noise and T.
+    """log|C| and TᵀC⁻¹T for C = ⊗K_d + noise·I, differentiable in the factors K_d, the noise and T; without some cells.
 
     With K_d = Q_dΛ_dQ_dᵀ, Λ = ⊗Λ_d, α̃ = (⊗Q_dᵀ)T/(Λ + noise), and S, g the adjoints of TᵀC⁻¹T and of log|C|,
 
         K̄_d = Q_d [ g diag(Σ_rest Λ_rest/(Λ + noise)) − Ã_d (Λ_rest ⊗ S) Ã_dᵀ ] Q_dᵀ,    T̄ = 2 (⊗Q_d) α̃ S,
 
-    Ã_d the unfolding of α̃ along axis d. The derivative of an eigendecomposition does not occur.
+    Ã_d the unfolding of α̃ along axis d. The derivative of an eigendecomposition does not occur. Cells without a value take
+    from C⁻¹ what α̃S takes, with their rows of U in the place of α̃ and with g in that of S.
     """
-    return _forward(matrices, noise, T)[0]
+    return _forward(matrices, noise, T, unseen)[0]
 
 
-def _forward(matrices: tuple[Array, ...], noise: Array, T: Array) -> tuple[tuple[Array, Array], tuple]:
-    parts = eigen(matrices)
-    total = parts.spectrum() + noise
-    rotated = products(transposed(parts.vectors), T)
-    alpha = rotated / total
-    gram = jnp.einsum("cn,en->ce", rotated.reshape(len(T), -1), alpha.reshape(len(T), -1))
-    return (jnp.sum(jnp.log(total)), gram), (parts, noise, alpha)
+def _forward(
+    matrices: tuple[Array, ...], noise: Array, T: Array, unseen: Array | None
+) -> tuple[tuple[Array, Array], tuple[Seen, Array]]:
+    seen = Seen.of(matrices, noise, unseen)
+    rotated = products(transposed(seen.parts.vectors), T)
+    alpha = seen.applied(rotated)
+    return (seen.log_det, together(rotated, alpha)), (seen, alpha)
 
 
-def _backward(saved: tuple, adjoints: tuple[Array, Array]) -> tuple[tuple[Array, ...], Array, Array]:
-    parts, noise, alpha = saved
+def _backward(saved: tuple[Seen, Array], adjoints: tuple[Array, Array]) -> tuple[tuple[Array, ...], Array, Array, None]:
+    (parts, inverse, U, _), alpha = saved
     of_log_det, of_gram = adjoints
     S = 0.5 * (of_gram + of_gram.T)
-    inverse = 1 / (parts.spectrum() + noise)
     weighted = jnp.tensordot(S, alpha, 1)
-    to_noise = of_log_det * jnp.sum(inverse) - jnp.sum(weighted * alpha)
+    to_noise = of_log_det * (jnp.sum(inverse) - (0.0 if U is None else jnp.sum(U * U))) - jnp.sum(weighted * alpha)
     to_matrices = []
     for d, Q in enumerate(parts.vectors):
         rest = without_axis(parts.values, d)
         middle = jnp.diag(of_log_det * sum_to_axis(inverse * rest, d))
         for column, other in zip(alpha, weighted, strict=True):
             middle -= product_along(column * rest, other, d)
+        if U is not None:
+            middle -= of_log_det * product_along(U * rest, U, d + 1)
         to_matrices.append(Q @ middle @ Q.T)
-    return tuple(to_matrices), to_noise, 2 * products(parts.vectors, weighted)
+    return tuple(to_matrices), to_noise, 2 * products(parts.vectors, weighted), None
 
 
 log_det_and_gram.defvjp(_forward, _backward)

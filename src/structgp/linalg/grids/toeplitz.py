@@ -77,8 +77,11 @@ def explained(
     B: Float[Array, "M N"],
     unseen: Unseen | None = None,
 ) -> Float[Array, " M"]:
-    """bᵀC⁻¹b for each b, with an error of second order in that of the solution x: bᵀx + xᵀ(b − Cx)."""
-    X = solve(k, noise, first, B, unseen)
+    """bᵀC⁻¹b for each b, with an error of second order in that of the solution x: bᵀx + xᵀ(b − Cx).
+
+    So x need not be refined: what refinement takes away is squared here anyway.
+    """
+    X = _applied(first, B, unseen)
     return jnp.sum(X * (2 * B - product(k, noise, X)), axis=1)
 
 
@@ -90,7 +93,7 @@ def all_explained(
     unseen: Unseen | None = None,
 ) -> Float[Array, "M M"]:
     """BC⁻¹Bᵀ, in the same way."""
-    X = solve(k, noise, first, B, unseen)
+    X = _applied(first, B, unseen)
     forms = X @ (2 * B - product(k, noise, X)).T
     return 0.5 * (forms + forms.T)
 
