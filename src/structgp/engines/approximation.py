@@ -94,5 +94,5 @@ def _named(given: Any) -> Approximation | None:
     name, colon, number = given.partition(":") if isinstance(given, str) else ("", "", "")
     if name in NAMES and not colon:
         return FiniteState(name)
-    known = name in NAMED and (not colon or number.isdecimal())
+    known = name in NAMED and (not colon or number.removeprefix("-").isdecimal())
     return NAMED[name](int(number) if colon else None) if known else None

@@ -143,10 +143,11 @@ NAMED["inducing"] = lambda number: Inducing(USUAL if number is None else number)
 
 
 def _check_array(inputs: np.ndarray) -> None:
-    if inputs.ndim != 2 or not inputs.size or not np.isfinite(inputs).all():
-        raise ValueError(
-            f"Inducing: inputs must be a number, or an array (M, D) of finite numbers, got an array of shape {inputs.shape}"
-        )
+    if inputs.ndim != 2 or not inputs.size:
+        raise ValueError(f"Inducing: inputs must be a number, or an array (M, D) of numbers, got an array of shape {inputs.shape}")
+    odd = np.flatnonzero(~np.isfinite(inputs).all(axis=1))
+    if len(odd):
+        raise ValueError(f"Inducing: row {odd[0]} of the inducing inputs is not finite: leave it out")
     if len(distinct(inputs)) < len(inputs):
         _, first, counts = np.unique(inputs, axis=0, return_index=True, return_counts=True)
         row = int(np.min(first[counts > 1]))
