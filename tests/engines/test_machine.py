@@ -283,6 +283,13 @@ TAKEN = r"learns in about [\d.]+ (ms|s|min|h)"
 # model, inputs, values, the structure that is asked for, and what is named instead, the quickest first
 SLOWLY = {
     "scattered rows": (PLANE, ROWS, ROWS[:, 0], "auto", ["structure='neighbours:30'", "structure='inducing:500'"]),
+    "a sum of lines": (
+        sg.GP(sg.Matern52(0.1).on(0) + sg.Matern52(0.1).on(1), sg.Gaussian(0.1)),
+        ROWS,
+        ROWS[:, 0],
+        "auto",
+        ["structure='additive'", "structure='inducing:500'"],
+    ),
     "labels": (PLANE.replace(likelihood=sg.Bernoulli()), ROWS, SIGNS, "auto", ["structure='inducing:500'"]),
     "outliers": (PLANE.replace(likelihood=sg.StudentT(4.0, 0.1)), ROWS, ROWS[:, 0], "auto", ["structure='inducing:500'"]),
     "a grid with holes": (

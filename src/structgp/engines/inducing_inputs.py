@@ -144,7 +144,9 @@ NAMED["inducing"] = lambda number: Inducing(USUAL if number is None else number)
 
 def _check_array(inputs: np.ndarray) -> None:
     if inputs.ndim != 2 or not inputs.size:
-        raise ValueError(f"Inducing: inputs must be a number, or an array (M, D) of numbers, got an array of shape {inputs.shape}")
+        raise ValueError(
+            f"Inducing: inputs must be a number, or an array (M, D) of numbers, got an array of shape {inputs.shape}"
+        )
     odd = np.flatnonzero(~np.isfinite(inputs).all(axis=1))
     if len(odd):
         raise ValueError(f"Inducing: row {odd[0]} of the inducing inputs is not finite: leave it out")

@@ -140,8 +140,9 @@ class Plan:
         return self.to_begin + cost.learning(evaluations)
 
     def check_memory(self, inputs: Inputs) -> None:
-        """Refuse what does not fit, and name what would: exact remedies are among the offers."""
-        check_offers(self.offers, inputs, [words for words, other in self.remedies if other.chosen.quality != "exact"])
+        """Refuse what does not fit, and name what would: those remedies that are no offers as well."""
+        offered = {offer.engine.structure for offer in self.offers if offer.cost}
+        check_offers(self.offers, inputs, [words for words, other in self.remedies if other.engine.structure not in offered])
 
     def learning(self) -> Work:
         """What learning takes."""

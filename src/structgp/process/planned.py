@@ -18,7 +18,7 @@ from ..kernels.outputs import outputs_of
 from ..structure.kronecker import all_factors
 
 MOST_ROWS = 5000  # of a table up to which the whole matrix, which is exact, goes before what a grid gives to a tolerance
-REMEDIES = "state-space", "neighbours:30", "inducing:500"  # what is looked at where the plan takes long
+REMEDIES = "additive", "state-space", "neighbours:30", "inducing:500"  # what is looked at where the plan takes long
 ALONG_TIME = ("markov", "toeplitz")  # structures of rows of a time and the number of an output
 
 
