@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 KEY = "table"  # under which the description of the table stands in a model file
 TASKS = ("regression", "classification", "counts")
+LINES = ("series", "curve")  # shapes with one input
 TABLES = ("table", "places")  # shapes without a layout: any columns, or some of which two are coordinates of a place
 SHORTEST = 6  # steps of a forecast, where nothing is said of its length
 ONE_SIZE = 1024  # rows that fewer are filled up to, so that predictions, forecasts and figures share a program

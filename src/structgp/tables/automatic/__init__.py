@@ -14,7 +14,7 @@ from ...learn.peak import choose
 from ...models.candidates import Candidate
 from ..model import TABLES, Map, TableModel, of_shape, on_map, usual_horizon
 from ..reading import Layout, Table, as_table
-from .candidates import as_shape, candidates_for
+from .candidates import as_shape, candidates_for, is_averaged
 from .compare import Say, compare, quiet
 from .noise import noise_asked
 from .problem import Problem, assumed, calendar_of, layout_of, shape_of, targets, task_of
@@ -85,7 +85,7 @@ def plan_table(
         """The same with what averaging over its parameters takes."""
         if one.start is None:
             return one
-        averages = one.rows is None and one.start.likelihood.latents == 1
+        averages = one.rows is None and is_averaged(one.start, problem.shape)
         inputs = as_shape(problem.X[: one.rows], problem.shape)
         how: dict[str, Any] = {"approximate": approximate, "parameters": parameters if averages else "best"}
         return one._replace(plan=one.start.plan(inputs, exact, **how))

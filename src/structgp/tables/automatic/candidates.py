@@ -38,7 +38,7 @@ from ...models.candidates import (
 from ...parameters.priors import Alike, LogNormal
 from ...parameters.tree import free_vector, learned, learned_leaves
 from ...process.gp import GP
-from ..model import TABLES
+from ..model import LINES, TABLES
 from .noise import NAMES, with_noise
 from .problem import Problem, seasons_of
 
@@ -94,7 +94,7 @@ def candidates_for(
 
 def _multiplies(problem: Problem) -> bool:
     """Whether noise could be in proportion to the level: positive numbers of different sizes along a line."""
-    line = problem.task == "regression" and problem.shape in ("series", "curve")
+    line = problem.task == "regression" and problem.shape in LINES
     return line and problem.y.min() > 0 and problem.y.max() >= TWICE * problem.y.min()
 
 
@@ -226,9 +226,10 @@ def _gps(problem: Problem, structure: str, affordable: float, own: bool) -> Call
     def make(name: str, kernel: Kernel, kind: str) -> Candidate:
         level = kind != "classification" or approximate is not None
         mean = ConstantMean() if level and not _is_free(kernel) else ZeroMean()
-        return given(name, GP(kernel, likelihoods[kind](), mean), kind)
+        gp = GP(kernel, likelihoods[kind](), mean)
+        return given(name, gp, kind, _around_its_start(gp) if own and problem.shape in LINES else gp)
 
-    def given(name: str, gp: GP, kind: str) -> Candidate:
+    def given(name: str, gp: GP, kind: str, made: GP) -> Candidate:
         latents = gp.likelihood.latents
         times = latents**2  # a second latent has searches of its own, is searched for from two starts, or coupled to the first
         latent = "outliers" if latents > 1 else kind
@@ -250,17 +251,22 @@ def _gps(problem: Problem, structure: str, affordable: float, own: bool) -> Call
         def robust(gp: GP, noise: str, scale: float) -> Candidate | None:
             if approximate is not None and noise != "outliers":
                 return None
-            return given(f"{name}, {NAMES[noise]}", with_noise(gp, noise, scale, problem.X, problem.y), noise)
+            of = lambda gp: with_noise(gp, noise, scale, problem.X, problem.y)
+            return given(f"{name}, {NAMES[noise]}", of(gp), noise, of(made))
 
         cheap = kind == "regression" and problem.shape != "grid"
         price = _price_of_a_line(problem.X[:, 0], problem.y) if _is_free(gp.kernel) else 0.0
         one = Candidate(name, fit, refit, seconds, rows, plan, gp, robust if cheap else None, price, compiling=compiling)
-        believed = _around_its_start(gp) if own and problem.shape in ("series", "curve") else gp
-        if latents > 1:
+        if not is_averaged(gp, problem.shape):
             return one
-        return by_class(one._replace(average=functools.partial(_averaged, how, believed)), classes)
+        return by_class(one._replace(average=functools.partial(_averaged, how, made)), classes)
 
     return make
+
+
+def is_averaged(gp: GP, shape: str) -> bool:
+    """Whether there is an average over the parameters of a candidate: of several latents in a table it would take minutes."""
+    return gp.likelihood.latents == 1 or shape in LINES
 
 
 def _noise(problem: Problem) -> Gaussian:

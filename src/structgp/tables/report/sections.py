@@ -9,7 +9,7 @@ import numpy as np
 
 from ...models.additive.model import FittedAdditive
 from ...models.pursuit.model import FittedProjectionPursuit
-from ..model import LEVELS, TABLES, TableModel, on_map
+from ..model import LEVELS, LINES, TABLES, TableModel, on_map
 from .effects import REACH, Effect, centred, effects_of
 from .figures import Figure, Trace
 from .terms import WANDERING, Found, found_terms
@@ -22,7 +22,6 @@ AROUND = 1.5  # times the distance of rows that are spread evenly, around a row,
 MOST_COLUMNS = 12  # effects of columns that are drawn, the largest first
 PERIODS = 2  # a season that came again so often is drawn over one period
 OF_GROUP, MOST_GROUPS = 8, 8  # rows that are counted together where probabilities are checked, and the most such groups
-LINES = ("series", "curve")  # shapes with one input
 
 
 def fit_figures(model: TableModel) -> list[Figure]:
