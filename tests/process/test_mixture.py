@@ -297,6 +297,21 @@ def test_draws_without_a_process_are_left_out_and_the_plan_says_so(mixture):
     np.testing.assert_array_equal(alone.predict(XS).mean, mixture.mode.predict(XS).mean)
 
 
+def test_draws_that_more_data_cannot_be_given_to_are_left_out(mixture):
+    found = FittedMixture(mixture.mode, far(mixture, 1)).update([6.5], [0.2])
+    np.testing.assert_array_equal(found.draws.thetas, mixture.draws.thetas[[0, 2, 3, 4, 5]])
+    assert found.weights.sum() == pytest.approx(1)
+    assert "1 of 6 draws are left out: the process cannot be conditioned there" in found.plan.parameters
+    five = FittedMixture(mixture.mode, dataclasses.replace(mixture.draws, thetas=mixture.draws.thetas[[0, 2, 3, 4, 5]]))
+    assert len(found.members) == len(five.members) == 5
+    np.testing.assert_allclose(
+        found.members[1].predict(XS).mean, five.members[1].update([6.5], [0.2]).predict(XS).mean, rtol=1e-9
+    )
+    with pytest.warns(RuntimeWarning, match="the process can be conditioned at none of 6 draws"):
+        alone = FittedMixture(mixture.mode, far(mixture, *range(6))).update([6.5], [0.2])
+    np.testing.assert_array_equal(alone.predict(XS).mean, mixture.mode.update([6.5], [0.2]).predict(XS).mean)
+
+
 @pytest.mark.full
 def test_draws_without_sites_are_left_out():
     likelihood, y = LIKELIHOODS["Poisson"]

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -52,28 +52,47 @@ def averaged(mode: Fitted, draws: Draws) -> FittedMixture | Fitted:
     together, found = members.conditioned(), []
     good = [] if together is None else np.flatnonzero(np.isfinite(together.log_evidence)).tolist()
     for number in range(len(members)) if together is None else ():
-        with contextlib.suppress(ValueError):  # θ so far out that its covariance is none
-            member = members[number]
-            if member.inference is None or member.inference.converged:
-                good.append(number)
-                found.append(member)
+        member = _if_it_can_be(members.__getitem__, number)
+        if member is not None:
+            good.append(number)
+            found.append(member)
     weights = draws.weights[good]
     if not weights.sum() > 0:
-        none = f"the process can be conditioned at none of {len(members)} draws around them"
-        warnings.warn(
-            f"parameters are not averaged over: {none}; narrower priors or bounds keep draws near them",
-            RuntimeWarning,
-            stacklevel=6,
-        )
-        return _planned(mode, parameters=f"best: {none}", members=1)
+        return _alone(mode, len(members), stacklevel=7)
     weights = weights / weights.sum()
     if len(good) < len(members):
-        why = f"{len(members) - len(good)} of {len(members)} draws are left out: the process cannot be conditioned there"
-        mode = _planned(mode, parameters=f"{mode.plan.parameters}; {why}", members=len(good))
+        mode = _without_some(mode, len(good), len(members))
     mixture = FittedMixture(mode, dataclasses.replace(draws, thetas=draws.thetas[good], weights=weights))
     if together is not None and len(good) < len(members):
         together = jax.tree.map(lambda leaf: leaf[np.array(good)], together)
     return mixture._with_members(found, together) if members.kept else mixture
+
+
+def _if_it_can_be(member: Callable[[int], Fitted], number: int) -> Fitted | None:
+    """One of the members, or None where the process cannot be conditioned at its parameters."""
+    with contextlib.suppress(ValueError), warnings.catch_warnings():  # θ so far out that its covariance is none
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found = member(number)
+        if found.inference is None or found.inference.converged:
+            return found
+    return None
+
+
+def _alone(mode: Fitted, members: int, stacklevel: int) -> Fitted:
+    """The mode of an average none of whose members is left."""
+    none = f"the process can be conditioned at none of {members} draws around them"
+    warnings.warn(
+        f"parameters are not averaged over: {none}; narrower priors or bounds keep draws near them",
+        RuntimeWarning,
+        stacklevel=stacklevel,
+    )
+    return _planned(mode, parameters=f"best: {none}", members=1)
+
+
+def _without_some(mode: Fitted, good: int, members: int) -> Fitted:
+    """The mode of an average that some of the members were left out of."""
+    why = f"{members - good} of {members} draws are left out: the process cannot be conditioned there"
+    return _planned(mode, parameters="; ".join(filter(None, (mode.plan.parameters, why))), members=good)
 
 
 def _planned(fitted: Fitted, **said: Any) -> Fitted:
@@ -248,18 +267,27 @@ class FittedMixture(Drawn, Result):
     @double_precision
     def update(
         self, X: Any, y: Any, noise: Any = None, missing: str = "error", extra: Any = None, weights: Any = None
-    ) -> FittedMixture:
+    ) -> FittedMixture | Fitted:
         """Given more data: every member is, and counts by how probable the new observations were to it.
 
-        The draws of the parameters stay where they are: where the data move the parameters far, fit again.
+        The draws of the parameters stay where they are: where the data move the parameters far, fit again. Those at which the
+        process cannot be given these data are left out.
         """
         more = X, y, noise, missing, extra, weights
-        before = np.array([member.log_evidence for member in self.members])
-        after = [member.update(*more) for member in self.members]
-        gain = np.array([member.log_evidence for member in after]) - before
-        new = self.weights * np.exp(gain - gain.max())
+        mode = self.mode.update(*more)
+        updated = lambda number: self.members[number].update(*more)
+        every = range(len(self.weights))
+        after = {number: one for number in every if (one := _if_it_can_be(updated, number)) is not None}
+        if not after:
+            return _alone(mode, len(every), stacklevel=4)
+        if len(after) < len(every):
+            mode = _without_some(mode, len(after), len(every))
+        good = list(after)
+        gain = np.array([member.log_evidence - self.members[number].log_evidence for number, member in after.items()])
+        new = self.weights[good] * np.exp(gain - gain.max())
         grown = dataclasses.replace(self.evidence, log=self.evidence.log + float(gain.max() + np.log(new.sum())))
-        draws = dataclasses.replace(self.draws, weights=new / new.sum(), evidence=grown, sides=None)
+        thetas = self.draws.thetas[good]
+        draws = dataclasses.replace(self.draws, thetas=thetas, weights=new / new.sum(), evidence=grown, sides=None)
         if draws.effective < ALONE <= self.draws.effective:
             warnings.warn(
                 f"update: after these data the {len(new)} draws of the parameters are worth {draws.effective:.2f}, and "
@@ -267,14 +295,15 @@ class FittedMixture(Drawn, Result):
                 RuntimeWarning,
                 stacklevel=3,
             )
-        return FittedMixture(self.mode.update(*more), draws)._with_members(after)
+        return FittedMixture(mode, draws)._with_members(list(after.values()))
 
     @double_precision
-    def given(self, X: Any, y: Any, **options: Any) -> FittedMixture:
+    def given(self, X: Any, y: Any, **options: Any) -> FittedMixture | Fitted:
         """The same belief about the parameters, given other data: `options` are those of `GP.condition`."""
         remark = "of the data that the belief is from"
         draws = dataclasses.replace(self.draws, evidence=dataclasses.replace(self.evidence, remark=remark))
-        return FittedMixture(self.gp.condition(X, y, **options), draws)
+        mode = self.gp.condition(X, y, **options)
+        return FittedMixture(mode, draws) if mode.inference is None else averaged(mode, draws)
 
     def stream(self) -> Stream:
         """A model that goes on in time with the most probable parameters, and keeps no data."""
