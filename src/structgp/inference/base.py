@@ -178,22 +178,45 @@ def find_sites(
 
 
 def search(
-    model: Any, inputs: Inputs, data: Data, engine: Engine, rule: Inference, starts: Sequence[Start], tolerance: float
+    model: Any,
+    inputs: Inputs,
+    data: Data,
+    engine: Engine,
+    rule: Inference,
+    cold: Start,
+    warm: Sequence[Start] = (),
+    tolerance: float = TOLERANCE,
+    every: bool = False,
 ) -> Found:
-    """The sites from the first of the starts that leads to any, else by way of easier problems, which is then said."""
-    for start in starts:
-        found = find_sites(model, inputs, data, engine, rule, start, tolerance)
-        if found.status == CONVERGED:
-            return found
+    """The sites from the first of the warm starts that leads to any, or the likeliest from `every` one and those below.
+
+    Else the likeliest that sites which say nothing, and those of the real side of a switch, lead to; else by way of easier
+    problems, which is then said.
+    """
+    found: list[Found] = []
+    for start in warm:
+        found.append(find_sites(model, inputs, data, engine, rule, start, tolerance))
+        if found[-1].status == CONVERGED and not every:
+            return found[-1]
+    for start in (cold, as_the_real_side_says(model, data, cold)):
+        if start is not None:
+            found.append(find_sites(model, inputs, data, engine, rule, start, tolerance))
+    best = likeliest(found)
+    return best if best.status == CONVERGED else _by_way_of_easier(model, inputs, data, engine, rule, cold, best, tolerance)
+
+
+def _by_way_of_easier(
+    model: Any, inputs: Inputs, data: Data, engine: Engine, rule: Inference, start: Start, best: Found, tolerance: float
+) -> Found:
+    """The sites that those of easier problems lead to, from the easiest on; what there is where there are none."""
     way = _easier(model, rule)
     if not way:
-        return found
-    start = starts[-1]
+        return best
     for easier, by in way:
         at = find_sites(easier, inputs, data, engine, by, start, ON_THE_WAY)
         start = (at.w, at.h) if at.status == CONVERGED else start
     at = find_sites(model, inputs, data, engine, rule, start, max(tolerance, AT_THE_END))
-    return at._replace(status=jnp.asarray(ANNEALED)) if at.status == CONVERGED else found
+    return at._replace(status=jnp.asarray(ANNEALED)) if at.status == CONVERGED else best
 
 
 def _easier(model: Any, rule: Inference) -> list[tuple[Any, Inference]]:

@@ -15,13 +15,10 @@ from ..background import Early, compiling
 from ..engines.base import Engine
 from ..inference.base import (
     CONVERGED,
-    TOLERANCE,
     Found,
     Inference,
     Problem,
-    as_the_real_side_says,
     find_sites,
-    likeliest,
     search,
 )
 from ..inputs.layouts import Grid, Inputs
@@ -93,15 +90,8 @@ class SiteEvidence:
 
     def sites(self, theta: Float[Any, " P"]) -> Found:
         """The sites at θ, found to the end: of several that stay where they are those with the largest evidence."""
-        model, inputs, data, engine, rule = arguments = self._arguments(theta)
-        if model.likelihood.log_concave:
-            warm = [start for start in (self._last.get(threading.get_ident()), self._cold) if start is not None]
-            return search(model, inputs, data, engine, rule, warm, TOLERANCE)
-        starts = [*self._last.values(), self._cold, as_the_real_side_says(model, self.data, self._cold)]
-        found = likeliest([find_sites(*arguments, start, TOLERANCE) for start in starts if start is not None])
-        if found.status == CONVERGED:
-            return found
-        return search(model, inputs, data, engine, rule, (self._cold,), TOLERANCE)
+        every = not self.model.likelihood.log_concave
+        return search(*self._arguments(theta), self._cold, list(self._last.values()), every=every)
 
     def _arguments(self, theta: Float[Any, " P"]) -> tuple[Any, ...]:
         at = with_free(self.model, np.asarray(theta))

@@ -19,7 +19,7 @@ from ..engines.basis import Factors, Weights, columns, integrate, sites_of
 from ..engines.diagnose import why_not_positive
 from ..engines.independent import check_latents
 from ..engines.plan import Plan
-from ..inference.base import TOLERANCE, Found, Inference, Inferred, as_the_real_side_says, find_sites, likeliest, search
+from ..inference.base import Found, Inference, Inferred, search
 from ..inference.choose import choose
 from ..inputs.layouts import Grid, Inputs
 from ..inputs.observations import Data
@@ -318,11 +318,10 @@ def check_inputs(model: Model, inputs: Inputs) -> None:
 
 def _search(model: Model, inputs: Inputs, data: Data, engine: Engine, rule: Inference, start: tuple[Any, Any] | None) -> Found:
     cold = rule.unknown(model.likelihood, len(inputs))
-    if start is not None:
-        start = jax.tree.map(lambda part, more: np.concatenate([part, more[len(part) :]]), start, cold)
-        return search(model, inputs, data, engine, rule, (start, cold), TOLERANCE)
-    found, other = search(model, inputs, data, engine, rule, (cold,), TOLERANCE), as_the_real_side_says(model, data, cold)
-    return found if other is None else likeliest([found, find_sites(model, inputs, data, engine, rule, other, TOLERANCE)])
+    if start is None:
+        return search(model, inputs, data, engine, rule, cold)
+    more = jax.tree.map(lambda part, rest: np.concatenate([part, rest[len(part) :]]), start, cold)
+    return search(model, inputs, data, engine, rule, cold, (more,))
 
 
 def _said(inferred: Inferred, likelihood: Likelihood) -> Inferred:
