@@ -299,9 +299,19 @@ def table(found: list[tuple[str, int, dict[str, Score | str]]], ways: Sequence[s
             missed.append(f"mean coverage {overall['auto'][0]:.3f} is not within {COVERED}")
         missed += [f"{kind}: coverage {m[0]:.3f}" for kind, m in zip(kinds, means["auto"], strict=True) if m[0] < LOWEST]
     if "auto" in ways and "best" in ways:
-        pairs = zip(kinds, means["auto"], means["best"], strict=True)
-        missed += [f"{kind}: log prob {a[1] - b[1]:+.4f} beside best" for kind, a, b in pairs if a[1] < b[1]]
+        missed += [f"{kind}: log prob {beside} beside best" for kind in kinds if (beside := _beside_best(found, kind))]
     return "\n".join([*lines, "", *(missed or ["all bars are kept"])])
+
+
+def _beside_best(found: list[tuple[str, int, dict[str, Score | str]]], kind: str) -> str:
+    """By how much an average is less probable than the best parameters, series by series, and the standard error of that."""
+    rows = [(one["auto"], one["best"]) for name, _, one in found if name == kind]
+    more = np.array(
+        [auto.log_prob - best.log_prob for auto, best in rows if isinstance(auto, Score) and isinstance(best, Score)]
+    )
+    if not len(more) or more.mean() >= 0:
+        return ""
+    return f"{more.mean():+.4f}" + (f" ± {more.std(ddof=1) / np.sqrt(len(more)):.4f}" if len(more) > 1 else "")
 
 
 def main(words: Sequence[str]) -> int:
