@@ -3,7 +3,8 @@
 import numpy as np
 
 import structgp as sg
-from structgp.learn.lags import Likeness, _parts, _told_by_each
+from structgp.inputs.observations import Data
+from structgp.learn.lags import REACH, Likeness, _parts, _scanned, _told_by_each, _width
 from structgp.parameters.tree import free_vector, with_free
 
 
@@ -24,3 +25,24 @@ def test_an_output_that_hears_two_others_ties_their_lags():
     W = with_free(gp, found).kernel.kernel.loadings
     assert W[0] @ W[2] > 0.3 * np.linalg.norm(W[0]) * np.linalg.norm(W[2])
     assert W[1] @ W[2] < -0.3 * np.linalg.norm(W[1]) * np.linalg.norm(W[2])
+
+
+def test_a_gap_makes_a_series_no_narrower():
+    t = np.linspace(-1, 1, 60)
+    y, seen = np.sin(6 * t), np.abs(t - 0.25) > 0.4
+    np.testing.assert_allclose(_width(t[seen], y[seen]), _width(t, y), rtol=0.3)
+
+
+def test_lags_that_the_evidence_likes_nearly_as_well_are_begun_at_too():
+    t = np.linspace(0, 1, 30)
+    X = np.stack([np.tile(t, 2), np.repeat([0.0, 1.0], 30)], axis=1)
+    data = Data(np.sin(7 * X[:, :1]), np.zeros(60), np.ones(60, bool))
+    near, far = 0.3 * REACH, -0.7 * REACH
+    of = lambda drop: lambda T: np.maximum(-400 * (T[:, 0] - near) ** 2, -drop - 400 * (T[:, 0] - far) ** 2)
+    found = {}
+    for drop in (0.5, 9.0):
+        scan = {"lags": slice(0, 1), "shape": (1,), "count": 2, "X": X, "data": data, "variants": lambda theta, output: [theta]}
+        found[drop] = [theta[0] for _, theta in _scanned(np.zeros(1), values=of(drop), **scan)]
+    np.testing.assert_allclose(found[9.0], [near], atol=0.02)
+    assert np.min(np.abs(np.array(found[0.5]) - far)) < 0.04
+    np.testing.assert_allclose(found[0.5][0], near, atol=0.02)

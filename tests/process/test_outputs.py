@@ -141,6 +141,16 @@ def test_messages():
         sg.Lagged(sg.MaternFilters(3), [0.1])
     with pytest.raises(ValueError, match="MaternFilters has outputs 0 to 1, but the inputs hold 2 in their column"):
         sg.GP(sg.MaternFilters(2)).condition(np.array([[0.0, 2.0]]), [1.0])
+    shared = sg.LMC(2, sg.Matern32())
+    for wrong in (T, np.tile(Y[:, :1], 3)):
+        with pytest.raises(ValueError, match=r"2 outputs with their numbers in column 1, but X has 1 column and y the shape"):
+            sg.GP(shared).condition(T, wrong)
+    with pytest.raises(ValueError, match=r"y has 1 infinity \(row 3\)"):
+        sg.GP(shared).condition(T, np.where((np.arange(len(T)) == 3)[:, None] & [False, True], np.inf, Y), missing="infer")
+    with pytest.raises(ValueError, match="Gaussian noise has 3 numbers, but the kernel has 2 outputs: give one for each"):
+        sg.GP(shared, sg.Gaussian([0.1] * 3)).condition(T, np.nan_to_num(Y))
+    with pytest.raises(ValueError, match="LevelOfOutput has 2 numbers, but the kernel has 3 outputs: give one for each"):
+        sg.GP(sg.LMC(3, sg.Matern32()), mean=sg.LevelOfOutput()).condition(T, np.zeros((len(T), 3)))
 
 
 def test_sharing_must_pay_for_its_numbers():

@@ -338,8 +338,7 @@ def _as_variable(name: str, given: Any) -> Variable:
     if isinstance(given, Whole):
         if any(not isinstance(b, (int, np.integer)) and float(b) != math.floor(b) for b in (given.low, given.high)):
             raise ValueError(f"{name}: integer needs whole numbers, got {given.low!r} and {given.high!r}")
-        if not int(given.low) < int(given.high):
-            raise ValueError(f"{name}: the lower end must be below the upper one, got {given.low} and {given.high}")
+        _check_ends(name, int(given.low), int(given.high))
         return Whole(name, int(given.low), int(given.high))
     if isinstance(given, Category):
         return _category(name, given.choices)
@@ -361,16 +360,22 @@ def _range(name: str, low: Any, high: Any, logarithmic: bool = False) -> Continu
     low, high = float(low), float(high)
     if not (math.isfinite(low) and math.isfinite(high) and math.isfinite(high - low)):
         raise ValueError(f"{name}: bounds must be finite, got {low:g} and {high:g}")
-    if not low < high:
-        raise ValueError(f"{name}: the lower end must be below the upper one, got {low:g} and {high:g}")
+    _check_ends(name, low, high)
     if logarithmic and low <= 0:
         raise ValueError(f"{name}: a log variable needs positive bounds, got {low:g} and {high:g}")
     return Continuous(name, low, high, logarithmic)
 
 
+def _check_ends(name: str, low: float, high: float) -> None:
+    if not low < high:
+        remedy = "leave out what does not vary" if low == high else f"write ({high:g}, {low:g})"
+        raise ValueError(f"{name}: the lower end must be below the upper one, got {low:g} and {high:g}: {remedy}")
+
+
 def _category(name: str, values: Sequence[Any]) -> Category:
     if len(set(map(str, values))) < max(len(values), 2):
-        raise ValueError(f"{name}: at least two different categories are needed, got {list(values)!r}")
+        remedy = "leave out what does not vary" if len(values) == 1 else "give each of them once"
+        raise ValueError(f"{name}: at least two different categories are needed, got {list(values)!r}: {remedy}")
     return Category(name, tuple(values))
 
 

@@ -49,11 +49,7 @@ def read_observations(
     table = values.reshape(len(values), -1)
     if table.shape[1] == 0:
         raise ValueError("y has no columns: at least one target is needed")
-    if np.isinf(table).any():
-        raise ValueError(
-            f"y has {describe_bad(np.where(np.isinf(table), table, 0))} "
-            f"({rows_of(np.isinf(table))}): drop or replace these values"
-        )
+    refuse_infinite(table)
     gone = np.isnan(table)
     if gone.any() and missing == "error":
         raise ValueError(lacking(y, gone))
@@ -88,6 +84,14 @@ def read_known(likelihood: Likelihood, y: Any, inputs: Inputs) -> Float[np.ndarr
     if data.y.shape[1] > 1:
         raise ValueError(f"y has {data.y.shape[1]} columns, and one target is taken here: fit them one at a time")
     return np.asarray(data.y)[:, 0]
+
+
+def refuse_infinite(table: np.ndarray) -> None:
+    """Say where values are infinite."""
+    infinite = np.isinf(table)
+    if infinite.any():
+        bad = describe_bad(np.where(infinite, table, 0))
+        raise ValueError(f"y has {bad} ({rows_of(infinite)}): drop or replace these values")
 
 
 def lacking(y: Any, gone: np.ndarray, remedy: str = INFER) -> str:

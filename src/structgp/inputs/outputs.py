@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._types import how_many
 from ..kernels.outputs import outputs_of
 from ..likelihoods.base import Likelihood
 from .clock import Clocks
 from .layouts import Inputs, Points, as_inputs, clocks_of
-from .observations import Data, lacking, read_observations
+from .observations import Data, lacking, read_observations, refuse_infinite
 from .reading import few, read_numbers
 
 
@@ -84,6 +85,12 @@ def read_rows(
     places = as_inputs(X, clocks=clocks[:-1] if wide and clocks else clocks)
     if wide and outputs is not None and outputs.among(places.dimension + 1) == places.dimension:
         return _from_table(model.likelihood, places, y, noise, missing, extra, weights)
+    if outputs is not None and places.dimension <= outputs.column:
+        raise ValueError(
+            f"the kernel has {outputs.count} outputs with their numbers in column {outputs.column}, but X has "
+            f"{how_many(places.dimension, 'column')} and y the shape {np.shape(y)}: give y a column for each output, "
+            f"{outputs.count} in all, or X the column with their numbers"
+        )
     return Observed(places, read_observations(model.likelihood, y, noise, missing, places, extra, weights))
 
 
@@ -93,6 +100,7 @@ def _from_table(likelihood: Likelihood, places: Inputs, y: Any, noise: Any, miss
     N, P = Y.shape
     if len(places) != N:
         raise ValueError(f"y must have one row for each of the {len(places)} rows of X, got {N}")
+    refuse_infinite(Y)
     gone = np.isnan(Y)
     if gone.any() and missing == "error":
         raise ValueError(lacking(y, gone))

@@ -46,7 +46,10 @@ def check_numbers(kernel: Kernel, column: Any, count: int) -> None:
     strange = numbers[(numbers != np.round(numbers)) | (numbers < 0) | (numbers >= count)]
     if len(strange):
         name = type(kernel).__name__
-        raise ValueError(f"{name} has outputs 0 to {count - 1}, but the inputs hold {strange[0]:g} in their column")
+        raise ValueError(
+            f"{name} has outputs 0 to {count - 1}, but the inputs hold {strange[0]:g} in their column: number them from 0, or "
+            f"leave this column out of X and give y a column for each, {count} in all"
+        )
 
 
 class Coregion(Kernel):

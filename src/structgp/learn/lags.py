@@ -26,6 +26,7 @@ REACH = 0.3  # of the span of the inputs, up to which lags are looked for
 PEAKS = 3  # of a cross-correlation
 FEW = 4  # values of an output that tell nothing
 LOUD = 0.1  # of the variance: with less noise, loadings that are not yet right hide what a lag is worth
+NEARLY, RIVALS = 2.0, 2  # nats behind the best lags up to which others are climbed from as well, and how many
 FINE = 512  # places of the grid on which correlations are taken
 STEPS = 20  # of a short climb
 PIECE = 16  # evidences in one computation
@@ -53,12 +54,22 @@ def with_lags(
         bases = [bases[0], _told_by_each(model, bases[0], series)]
     scan = functools.partial(_scanned, lags=lags, shape=shape, count=found.count, values=values, X=X, data=data)
     either = lambda theta, output: [theta, _flipped(theta, loadings, output, found.count)]
-    ends = [scan(base, variants=either) for base in bases]
+    ends = [end for base in bases for end in scan(base, variants=either)]
     if series is not None:
         likeness = Likeness.of(series)
         loaded = lambda theta, output: [likeness.loaded(theta, parts, lags)]
-        ends += [scan(start, variants=loaded) for start in (bases[1], likeness.along_tree(bases[1], lags))]
-    return [*starts, *(_climbed_a_little(objective, end) for end in ends)]
+        for start in (bases[1], likeness.along_tree(bases[1], lags)):
+            ends += scan(start, variants=loaded)
+    return [*starts, *(_climbed_a_little(objective, end) for end in _different(ends, lags))]
+
+
+def _different(ends: list[tuple[float, np.ndarray]], lags: slice) -> list[np.ndarray]:
+    """Those that are not one, nor one with all signs turned: by their heights and lags."""
+    kept: list[tuple[float, np.ndarray]] = []
+    for height, end in ends:
+        if not any(np.isclose(height, other, rtol=1e-9) and np.allclose(end[lags], one[lags]) for other, one in kept):
+            kept.append((height, end))
+    return [end for _, end in kept]
 
 
 def _climbed_a_little(objective: Objective, theta: np.ndarray) -> np.ndarray:
@@ -103,11 +114,15 @@ def _scanned(
     X: np.ndarray,
     data: Data,
     variants: Callable[[np.ndarray, int], list[np.ndarray]],
-) -> np.ndarray:
-    """θ with the lags of its outputs that the evidence likes best, one output after the other, with loadings of variants."""
+) -> list[tuple[float, np.ndarray]]:
+    """θ with the lags of its outputs that the evidence likes best, one output after the other, with loadings of variants.
+
+    Others follow that it likes nearly as well, with other lags: before loadings and widths suit them the evidence is no
+    judge of a nat or two. Each comes with its height.
+    """
     seen = np.asarray(data.seen)
     places, which, y = X[seen, :-1], np.round(X[seen, -1]).astype(int), np.asarray(data.y)[seen, 0]
-    theta, best = theta.copy(), -np.inf
+    theta, best, looked = theta.copy(), -np.inf, list[tuple[float, np.ndarray]]()
     for _ in range(2):
         for output in range(1, count):
             current = np.concatenate([np.zeros((1, *shape[1:])), theta[lags].reshape(shape)])
@@ -117,9 +132,15 @@ def _scanned(
                 moved[lags].reshape(shape)[output - 1] = lag
                 tried += variants(moved, output)
             heights = values(np.stack(tried))
+            looked += zip(map(float, heights), tried, strict=True)
             if heights.max() > best:
                 theta, best = tried[int(np.argmax(heights))], float(heights.max())
-    return theta
+    step, kept = 2 * REACH / (GRID - 1) * np.ptp(places, axis=0).mean(), [(best, theta)]
+    for height, other in sorted(looked, key=lambda pair: -pair[0]):
+        far = all(np.max(np.abs(other[lags] - one[lags])) > 1.5 * step for _, one in kept)
+        if height > best - NEARLY and far and len(kept) < 1 + RIVALS:
+            kept.append((height, other))
+    return kept
 
 
 def _series(X: np.ndarray, data: Data, count: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
@@ -147,7 +168,7 @@ def _width(t: np.ndarray, y: np.ndarray) -> float:
     """The shift at which a series has lost a good part of its likeness with itself."""
     shifts, heights = _correlations(t, y, t, y, REACH * float(np.ptp(t)))
     later = shifts >= 0
-    lost = np.flatnonzero(heights[later] < np.exp(-0.5))
+    lost = np.flatnonzero(heights[later] < np.exp(-0.5) * heights[later][0])  # of a series with gaps it begins below 1
     return float(max(shifts[later][lost[0]] if len(lost) else shifts[-1], shifts[later][1]))
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._types import how_many
 from ..background import Early, compiling
 from ..engines.base import Engine
 from ..engines.basis import Factors, Weights, columns, integrate, sites_of
@@ -25,8 +26,11 @@ from ..inputs.layouts import Grid, Inputs
 from ..inputs.observations import Data
 from ..inputs.rows import filled, in_bucket, size_for, unseen_beyond
 from ..kernels.independent import kernels_of
+from ..kernels.outputs import outputs_of
 from ..likelihoods.base import Likelihood
+from ..likelihoods.gaussian import Gaussian
 from ..linalg.dense.cholesky import lapack_threads, whitened_by
+from ..means import LevelOfOutput
 from ..parameters.tree import free_vector, with_free
 from ..posterior import Conditional, Model
 from ..structure.dense import typical_variance
@@ -314,6 +318,18 @@ def check_inputs(model: Model, inputs: Inputs) -> None:
     for kernel in kernels:
         kernel.check_points(points)
     model.likelihood.check_points(points)
+    _check_each_output(model)
+
+
+def _check_each_output(model: Model) -> None:
+    """Refuse numbers that are one for each output where they are fewer or more."""
+    found = outputs_of(model.kernel)
+    noise = model.likelihood.noise if isinstance(model.likelihood, Gaussian) else 0.0
+    levels = model.mean.levels if isinstance(model.mean, LevelOfOutput) else 0.0
+    for what, numbers in (("Gaussian noise", noise), ("LevelOfOutput", levels)):
+        if found is not None and np.ndim(numbers) and np.size(numbers) != found.count:
+            given = how_many(np.size(numbers), "number")
+            raise ValueError(f"{what} has {given}, but the kernel has {found.count} outputs: give one for each")
 
 
 def _search(model: Model, inputs: Inputs, data: Data, engine: Engine, rule: Inference, start: tuple[Any, Any] | None) -> Found:
