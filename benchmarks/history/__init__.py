@@ -66,7 +66,11 @@ def main(words: Sequence[str]) -> int:
     if before is None:
         print("there is no earlier release to compare with")
         return 0
-    rows = compared(json.loads(before.read_text()), new)
+    old = json.loads(before.read_text())
+    rows = compared(old, new)
+    for name, content in ((before.name, old), ("this run", new)):
+        if note := busy(content):
+            print(f"{name} was measured {note}: its multiples are rough, measure again before a release\n")
     print(f"beside {before.name}, as multiples of the yardstick of each run:\n\n{table(rows)}")
     slower = [row for row in rows if row["note"].startswith("slower")]
     print(f"\n{len(slower)} of {len(rows)} take more than {LIMIT:g} times as long" if slower else "\nnothing became slower")
@@ -99,6 +103,13 @@ def block(name: str, size: int | None, method: str, quick: bool) -> dict[str, An
     )
     rows = summarise(problem, records, ())
     return {"problem": name, "about": problem.about, "rows": rows, "records": records}
+
+
+def busy(content: Mapping[str, Any]) -> str:
+    """How busy the machine of a run was, where others wanted its cores too."""
+    info = content.get("machine", {})
+    load, cores = info.get("load_average", [0.0])[0], info.get("cores", 1)
+    return f"at a load of {load:.1f} on {cores} cores" if load > cores else ""
 
 
 def multiples(content: Mapping[str, Any]) -> Iterator[tuple[Case, dict[str, float]]]:

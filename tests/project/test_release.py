@@ -84,6 +84,16 @@ def test_the_command_ends_with_one_where_something_became_slower(tmp_path, capsy
     assert "1 of 1 take more than 1.5 times as long" in capsys.readouterr().out
 
 
+def test_runs_of_a_busy_machine_say_so(tmp_path, capsys):
+    old, new = tmp_path / "0.1.0.json", tmp_path / "new.json"
+    for path, load in ((old, 9.1), (new, 1.5)):
+        path.write_text(json.dumps(run([0.1] * 2, {"a": 1.0}) | {"machine": {"load_average": [load, 1.0, 1.0], "cores": 2}}))
+    assert history.main(["--of", str(new), "--against", str(old)]) == 0
+    said = capsys.readouterr().out
+    assert "0.1.0.json was measured at a load of 9.1 on 2 cores: its multiples are rough" in said
+    assert "this run was measured" not in said
+
+
 def test_the_last_release_is_that_with_the_largest_number(tmp_path):
     for version in ("0.2.0", "0.10.0", "0.9.1"):
         (tmp_path / f"{version}.json").write_text("{}")
