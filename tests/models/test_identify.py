@@ -192,6 +192,16 @@ def test_the_joint_way_is_the_default_where_all_inputs_are_known_and_loses_no_ou
     assert np.abs(two.weights[1]).max() < 0.2 < np.abs(two.weights[0]).max()
 
 
+def test_where_too_much_was_not_seen_the_first_outputs_are_left_out(monkeypatch):
+    u, y = record(N=120, past=0)
+    averaged = sg.identify(u, y, lags=20)
+    assert len(averaged.inputs) == 120 + 19
+    monkeypatch.setattr("structgp.models.identify.MOST_UNSEEN", 18)
+    found = sg.identify(u, y, lags=20)
+    assert len(found.inputs) == 120
+    assert np.linalg.norm(found.weights - averaged.weights) < 0.2 * np.linalg.norm(averaged.weights)
+
+
 @pytest.mark.full
 def test_an_analog_system_from_uneven_records_with_gaps():
     """y'' + 0.8 y' + 4y = 4u with an input that changes slowly between rows."""
@@ -276,8 +286,9 @@ def test_messages():
     for dt in (0.0, "day"):
         with pytest.raises(ValueError, match="dt must be a positive number, the time from one row to the next"):
             sg.identify(u, y, dt=dt)
-    with pytest.raises(ValueError, match=r"u does not change \(column 1\): a system is seen by what it makes of changes"):
-        sg.identify(np.stack([u, np.ones(60)], axis=1), y)
+    for still in (1.0, 0.3):  # the mean of many 0.3 is another number
+        with pytest.raises(ValueError, match=r"u does not change \(column 1\): a system is seen by what it makes of changes"):
+            sg.identify(np.stack([u, np.full(60, still)], axis=1), y)
     with pytest.raises(ValueError, match="y does not change: there is nothing that the input could have made"):
         sg.identify(u, np.ones(60))
     with pytest.raises(ValueError, match="y has 9 values: at least 10 are needed"):

@@ -29,6 +29,13 @@ def test_a_column_tells_series_apart(x64):
         ours["d"]
 
 
+@pytest.mark.parametrize("kind", [str, object])  # columns of text are objects in pandas
+def test_names_are_those_of_the_column(x64, kind):
+    ours = GP.condition_series(T, Y, by=WHICH.astype(kind))
+    assert ours.names == (("a", "b", "c"),)
+    assert np.isclose(ours.log_evidence, GP.condition_series(*LISTS).log_evidence, rtol=1e-12)
+
+
 @pytest.fixture
 def file(tmp_path):
     pl.DataFrame({"hour": T, "meter": WHICH, "kWh": Y}).write_parquet(tmp_path / "rows.parquet")

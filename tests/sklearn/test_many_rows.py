@@ -139,6 +139,13 @@ def test_classes_share_the_time(few_are_many, monkeypatch):
     np.testing.assert_allclose(asked, [1e6, 1.5e6, 3e6], rtol=1e-2)
 
 
+def test_time_that_is_over_ends_learning_and_not_the_fit(monkeypatch):
+    """The first class may take longer than all of the time."""
+    monkeypatch.setattr("structgp.learn.clock.Deadline.left", lambda self: -1.0 if np.isfinite(self.at) else np.inf)
+    model = GPClassifier(OWN, seconds=3e6, max_evaluations=2).fit(X[:40, :1], np.digitize(Y[:40], [-0.5, 0.5]))
+    assert len(model.fitted_.parts) == 3
+
+
 def test_what_there_is_for_a_process():
     names = lambda gp, shape: list(of_process(Process(gp), shape, 0, choose.SEARCH))
     numbers, outliers = sg.GP(OWN), sg.GP(OWN, sg.StudentT())

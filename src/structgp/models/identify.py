@@ -18,7 +18,7 @@ from ..linalg import fir
 from ..posterior import Result
 from .impulse_prior import EXCITED, ImpulsePrior, least_squares, left_open, with_resonances
 from .rational import Poles, filtered, output_error
-from .unseen_inputs import Unseen, averaged_over_unseen
+from .unseen_inputs import MOST_UNSEEN, Unseen, averaged_over_unseen
 
 LAGS = 100  # of the response, where nothing is said
 MOST_POLES = 10
@@ -239,7 +239,7 @@ def identify(
     """The system that makes y of u, from records at even steps dt: an `Identified`, or one for each column of y.
 
     u (N,) or (N, k) may begin earlier than y: then the past of the first outputs is known, else it is averaged over or, of long
-    records and by the other methods, the first outputs are left out. NaN in y are values that were not seen. `lags` is the
+    records, of long responses and by the other methods, the first outputs are left out. NaN in y are values that were not seen. `lags` is the
     number of steps of the response. `method` is "gp", "dc" or "tc" (kernels of the response), "ls", least squares (with
     `length` "bic" or "aicc" its length is chosen), "poles", a rational model, or "joint": u and y as dependent outputs of one
     process, which also averages over gaps (NaN) in u. "analog" is a rational system in continuous time, for inputs that change
@@ -263,7 +263,7 @@ def identify(
         raise ValueError(f"u has {len(inputs)} rows and y {len(outputs)}: u must be as long as y, or begin earlier")
     if isinstance(dt, bool) or not isinstance(dt, (int, float, np.number)) or not 0 < dt < np.inf:
         raise ValueError(f"dt must be a positive number, the time from one row to the next, got {dt!r}")
-    still = np.flatnonzero(np.nanstd(inputs, axis=0) == 0) if len(inputs) else np.zeros(0)
+    still = np.flatnonzero(np.nanmax(inputs, axis=0) == np.nanmin(inputs, axis=0)) if len(inputs) else np.zeros(0)
     if len(still):
         raise ValueError(f"u does not change ({listed('column', still)}): a system is seen by what it makes of changes")
     if method == "analog":
@@ -312,7 +312,8 @@ def identify_one(
     v, z = (u - levels[0]) / units[0], (y - levels[1]) / units[1]
     unseen, told = None, z  # where inputs are averaged over, the prior is first learned from the outputs that hear none of them
     lost = max(n - 1 - past, 0)
-    if method == "joint" or (method == "gp" and len(z) <= MANY and lost > WORTH_IT * len(z)):
+    short = len(z) <= MANY and lost * v.shape[1] <= MOST_UNSEEN
+    if method == "joint" or (method == "gp" and short and lost > WORTH_IT * len(z)):
         unseen = Unseen.of(v, z, n)
         v, past = unseen.filled(unseen.before_the_output().mean), len(unseen.v) - len(z)
         clean = unseen.clean

@@ -233,11 +233,10 @@ def read_series_part(X: Any, y: Any, noise: Any, by: Any, gp: Any, missing: str,
     order = np.argsort(code, kind="stable")
     rows = np.split(order, np.cumsum(np.bincount(code, minlength=len(names)))[:-1]) if len(names) else []
     own = lambda values, at: None if values is None else values[at]
-    read = [
-        read_one(gp, name, X[at], y[at], own(noise, at), missing, ()) for name, at in zip(names.tolist(), rows, strict=True)
-    ]
+    called = tuple(names.tolist())
+    read = [read_one(gp, name, X[at], y[at], own(noise, at), missing, ()) for name, at in zip(called, rows, strict=True)]
     inputs, data = zip(*read, strict=True) if read else ((), ())
-    return SeriesPart(gp, tuple(name.item() for name in names), inputs, data, batches_of(inputs, data), used)
+    return SeriesPart(gp, called, inputs, data, batches_of(inputs, data), used)
 
 
 def _names(part: SeriesPart) -> tuple[Any, ...]:

@@ -53,7 +53,7 @@ class Learner(RowReader):
         What is `told` of each row are known noise and what the likelihood wants to know besides.
         """
         told = {name: value for name, value in told.items() if value is not None}
-        seconds = self.seconds if until is None or self.seconds is None else until.left()
+        seconds = self.seconds if until is None or self.seconds is None else max(until.left(), 0.0)
         how: dict[str, Any] = {} if inference is None else {"inference": inference}
         structure, approximate = of_structure(self.structure)
         if structure == "auto" and approximate is None and self._beyond(gp, X, y, seconds, told):
