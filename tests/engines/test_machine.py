@@ -21,6 +21,7 @@ from structgp.learn.account import Progress
 from structgp.learn.clock import Deadline
 from structgp.learn.evidence import GaussianEvidence, evidence_objective
 from structgp.parameters.tree import free_vector
+from structgp.process.evidence import density_of
 
 REFERENCE = machine.REFERENCE["cpu"]
 SLOW = Machine(1000.0 * REFERENCE.unit, 5.0)
@@ -326,6 +327,14 @@ def test_where_learning_takes_long_a_plan_says_what_would_be_quicker(case, monke
     assert not found.warn_if_slow(left=59.0)
     assert "instead" not in str(gp.plan(X[:500] if isinstance(X, np.ndarray) else X.axes[0], structure))
     assert not found.run_by(found.engine).remedies  # of what was carried out nothing is kept
+
+
+def test_nothing_quicker_is_looked_for_where_nothing_is_learned(monkeypatch):
+    monkeypatch.setattr(plan, "SLOW", 1e-9)
+    monkeypatch.setattr("structgp.process.planned.remedies_for", lambda *_: pytest.fail("this takes longer than conditioning"))
+    gp = sg.GP(sg.Matern32(), sg.Gaussian(0.1))
+    gp.condition(T, np.sin(T))
+    density_of(gp, T, np.sin(T))
 
 
 def test_a_long_fit_says_so_without_a_terminal(monkeypatch):

@@ -266,6 +266,11 @@ def test_messages():
         ValueError, match=r"u has gaps \(row 3\): inputs must be known, or pass method='joint', which fills them"
     ):
         sg.identify(np.where(np.arange(60) == 3, np.nan, u), y)
+    for method in ("gp", "joint"):
+        with pytest.raises(ValueError, match=r"u is infinite \(row 3\): correct these values, or make them NaN"):
+            sg.identify(np.where(np.arange(60) == 3, np.inf, u), y, method=method)
+    with pytest.raises(ValueError, match=r"y is infinite \(row 0\)"):
+        sg.identify(u, np.where(np.arange(60) == 0, -np.inf, y))
     with pytest.raises(ValueError, match="u has 59 rows and y 60: u must be as long as y, or begin earlier"):
         sg.identify(u[1:], y)
     with pytest.raises(ValueError, match="times are for method='analog', and method='gp' counts steps: leave out t, pass dt"):

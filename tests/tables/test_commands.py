@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import structgp as sg
 from structgp.tables.cli import app
+from structgp.tables.cli.fill import companions
 from structgp.tables.cli.forecast import is_model
 from structgp.tables.model import TableModel
 from structgp.tables.reading import Layout, read_table
@@ -149,6 +150,13 @@ def test_the_gaps_of_one_column_are_filled(folder, tmp_path):
     np.testing.assert_allclose(table["v"][10:13], np.sin(np.arange(10, 13) / 4), atol=0.1)
     np.testing.assert_allclose(table["v"][:10], np.sin(np.arange(10) / 4))
     assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_a_column_that_goes_with_one_of_the_targets_helps():
+    t = np.arange(20.0)
+    flat, gone = [None, *[1.0] * 19], [None, *np.sin(t[1:])]  # the first has no correlation with anything
+    frame = pl.DataFrame({"t": t, "flat": flat, "gone": gone, "whole": np.sin(t) + 0.1 * np.cos(t)})
+    assert companions(frame, ["flat", "gone"], "t") == ["whole"]
 
 
 def test_saved_models_are_compared_row_by_row(folder):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._types import generator, whole
-from ..inputs.reading import listed, read_numbers
+from ..inputs.reading import listed, read_numbers, rows_of
 from ..kernels.filters import TransferFunction
 from ..linalg import fir
 from ..posterior import Result
@@ -239,11 +239,11 @@ def identify(
     """The system that makes y of u, from records at even steps dt: an `Identified`, or one for each column of y.
 
     u (N,) or (N, k) may begin earlier than y: then the past of the first outputs is known, else it is averaged over or, of long
-    records, of long responses and by the other methods, the first outputs are left out. NaN in y are values that were not seen. `lags` is the
-    number of steps of the response. `method` is "gp", "dc" or "tc" (kernels of the response), "ls", least squares (with
-    `length` "bic" or "aicc" its length is chosen), "poles", a rational model, or "joint": u and y as dependent outputs of one
-    process, which also averages over gaps (NaN) in u. "analog" is a rational system in continuous time, for inputs that change
-    slowly between rows: it takes gaps in both records, and times `t` of the rows of u that need not be even.
+    records, of long responses and by the other methods, the first outputs are left out. NaN in y are values that were not seen.
+    `lags` is the number of steps of the response. `method` is "gp", "dc" or "tc" (kernels of the response), "ls", least squares
+    (with `length` "bic" or "aicc" its length is chosen), "poles", a rational model, or "joint": u and y as dependent outputs of
+    one process, which also averages over gaps (NaN) in u. "analog" is a rational system in continuous time, for inputs that
+    change slowly between rows: it takes gaps in both records, and times `t` of the rows of u that need not be even.
     """
     inputs, outputs = _table(u, "u"), _table(y, "y")
     if method not in METHODS:
@@ -252,7 +252,10 @@ def identify(
         raise ValueError(f"length must be 'bic', 'aicc' or None, got {length!r}")
     if length is not None and method != "ls":
         raise ValueError(f"length={length!r} is for method='ls': a prior says how long a response is for method={method!r}")
-    gaps = np.flatnonzero(~np.isfinite(inputs).all(axis=1))
+    for name, record in (("u", inputs), ("y", outputs)):
+        if np.isinf(record).any():
+            raise ValueError(f"{name} is infinite ({rows_of(np.isinf(record))}): correct these values, or make them NaN")
+    gaps = np.flatnonzero(np.isnan(inputs).any(axis=1))
     if len(gaps) and method not in ("joint", "analog"):
         raise ValueError(f"u has gaps ({listed('row', gaps)}): inputs must be known, or pass method='joint', which fills them")
     if t is not None and method != "analog":

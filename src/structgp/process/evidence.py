@@ -77,7 +77,8 @@ def density_of(
     """The density of θ given data, up to the evidence; approximations are those that suit the values `at`."""
     inputs = as_inputs(X, clocks=())
     data = read_observations(gp.likelihood, y, noise, missing, inputs, extra, weights)
-    gp, inputs, data, chosen, rule = planned(gp, inputs, structure, approximate, data, rule_for(gp, inference, data))
+    task = planned(gp, inputs, structure, approximate, data, rule_for(gp, inference, data), learns=False)
+    gp, inputs, data, chosen, rule = task
     if at is not None and any(leaf.path.endswith(".inputs") for leaf in leaves(at)):
         gp = at  # with the inducing inputs that were found, and are held
     if rule is None:

@@ -33,11 +33,21 @@ class Planned(NamedTuple):
 
 
 def planned(
-    gp: Any, inputs: Inputs, structure: str, approximate: Any, data: Data | None, rule: Inference | None = None
+    gp: Any,
+    inputs: Inputs,
+    structure: str,
+    approximate: Any,
+    data: Data | None,
+    rule: Inference | None = None,
+    *,
+    learns: bool = True,
 ) -> Planned:
-    """What runs, on the accelerator or on its host: from here on there. Where it may take long, with what would be quicker."""
+    """What runs, on the accelerator or on its host: from here on there. Where it may take long, with what would be quicker.
+
+    Where nothing is learned that is looked for only if there is no memory: it takes longer than many a matrix.
+    """
     found = _planned(gp, inputs, structure, approximate, data, rule)
-    if not found.plan.may_be_slow:
+    if not (found.plan.may_be_slow if learns else not fits(found.plan.chosen)):
         return found
     remedies = remedies_for(found.plan, gp, inputs, structure, data, rule)
     return found._replace(plan=dataclasses.replace(found.plan, remedies=remedies))

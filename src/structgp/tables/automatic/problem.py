@@ -73,7 +73,7 @@ def task_of(target: pl.Series, task: str = "auto") -> str:
 
 def assumed(target: pl.Series, task: str) -> tuple[str, ...]:
     """What was assumed of the target, where it could have been meant otherwise: few whole numbers may be codes of labels."""
-    if task != "counts" or (count := target.drop_nulls().n_unique()) > MOST_CODES:
+    if task != "counts" or not 2 <= (count := target.drop_nulls().n_unique()) <= MOST_CODES:
         return ()
     codes = f"{target.name!r} holds {count} different whole numbers, which are taken for counts"
     return (f"{codes}: --task classification takes them for labels",)

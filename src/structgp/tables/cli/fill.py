@@ -43,8 +43,8 @@ def companions(frame: pl.DataFrame, targets: list[str], time: str) -> list[str]:
     numbers = pl.DataFrame({name: as_floats(frame[name]) for name in (*targets, *whole)}).fill_nan(None)
     together = {}
     for name in whole:
-        found = [numbers.select(pl.corr(name, target)).drop_nulls().item() for target in targets]
-        together[name] = max(abs(value) for value in found)
+        found = [numbers.select(pl.corr(name, target).fill_nan(0.0)).item() or 0.0 for target in targets]
+        together[name] = max(map(abs, found))
     near = sorted((name for name in whole if together[name] >= LEAST_TOGETHER), key=lambda name: -together[name])
     return near[:MOST_HELPING]
 
