@@ -93,7 +93,7 @@ class Pool(Crew):
 
     def map(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
         rows = [portable(row) for row in zip(*arguments, strict=False)]
-        return list(self.executor.map(call, itertools.repeat(function), *zip(*rows, strict=True)))
+        return list(self.executor.map(call, itertools.repeat(function, len(rows)), *zip(*rows, strict=True)))
 
     @property
     def words(self) -> str:

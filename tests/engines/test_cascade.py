@@ -34,7 +34,7 @@ def test_a_pair_of_first_order_systems_has_the_known_covariances():
     np.testing.assert_allclose(of(1.0, 1.0, tau), own, rtol=1e-10)
 
 
-def test_the_second_output_is_the_first_through_the_system():
+def test_the_second_output_is_the_first_through_the_system(x64):
     """By a fine sum: the filter of output 1 is that of output 0 and the system's one after the other."""
     t = np.arange(0.0, 12.0, 1e-3)
     g, h = (np.asarray(part.impulse(t)) for part in (SOURCE, SYSTEM))
@@ -62,6 +62,17 @@ def test_a_chain_is_the_matrix_and_its_gradient_is_that_of_the_evidence():
             step = 1e-5 * (np.arange(len(theta)) == i)
             difference = (objective(theta + step)[0] - objective(theta - step)[0]) / 2e-5
             assert gradient[i] == pytest.approx(difference, rel=1e-5, abs=1e-6), i
+
+
+def test_responses_are_in_double_precision():
+    t = np.array([0.0, 0.3, 2.0])
+    found = SYSTEM.impulse(t)
+    assert found.dtype == np.float64
+    wave = 0.4 * np.exp(-3.0 * t) + np.exp(-0.6 * t) * (np.cos(1.2 * t) - 0.7 * np.sin(1.2 * t))
+    np.testing.assert_allclose(found, wave, rtol=1e-13)
+    s = np.array([1.0 + 2.0j])
+    exact = (s + 0.6 - 0.7 * 1.2) / ((s + 0.6) ** 2 + 1.2**2) + 0.4 / (s + 3.0)
+    np.testing.assert_allclose(SYSTEM.at(s), exact, rtol=1e-13)
 
 
 def test_messages():

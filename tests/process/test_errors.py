@@ -400,3 +400,5 @@ def test_a_covariance_keeps_its_precision():
     )
     assert K.dtype == np.float64
     assert abs(float(K[0, 1]) - float(sg.Matern52()(X[0], X[1]))) < 1e-15
+    single = X.astype(np.float32)  # of which no number is too large
+    np.testing.assert_array_equal(sg.covariance(sg.Matern52(), single), sg.covariance(sg.Matern52(), single.astype(float)))

@@ -195,6 +195,7 @@ def test_threads_give_the_same_bits(x64, file):
         assert "by ThreadPoolExecutor" in str(by_threads.plan)
         assert by_threads.log_evidence == gp.condition(rows, over=Here(0)).log_evidence  # where every part is read again
         assert np.array_equal(by_threads.predict(NEW).mean, gp.condition(rows).predict(NEW).mean)
+        assert by_threads.predict(NEW[:0]).mean.shape == (0,)  # no part is asked
 
 
 def test_what_parts_cannot_do_is_refused(file):

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import Numbers, Point, Scalar, how_many
+from .._types import Numbers, Point, Scalar, double_precision, how_many
 from ..linalg.markov.shared_noise import Modes, matern_filters_covariance
 from ..parameters.supports import nonnegative, positive, real
 from ..parameters.tree import Annotated, Parametrised, parameter
@@ -266,12 +266,14 @@ class TransferFunction(Parametrised):
         swinging = -rate[: len(frequency)] + 1j * frequency
         return np.sort_complex(np.concatenate([swinging, swinging.conj(), -rate[len(frequency) :] + 0j]))
 
+    @double_precision
     def impulse(self, t: Any) -> Any:
         """The impulse response at t ≥ 0."""
         rate, frequency, weight = self.modes
         t = jnp.asarray(t)[..., None]
         return jnp.sum(jnp.exp(-rate * t) * jnp.real(weight * jnp.exp(1j * frequency * t)), axis=-1)
 
+    @double_precision
     def at(self, s: Any) -> Any:
         """The transfer function at complex s."""
         rate, frequency, weight = self.modes

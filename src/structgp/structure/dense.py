@@ -87,7 +87,7 @@ def _places(X: Any, Z: Any) -> tuple[Points, Others]:
 def _is_table(X: Any) -> bool:
     if not (type(X) is np.ndarray or isinstance(X, jax.Array)) or X.dtype not in (np.float64, np.float32):
         return False
-    held = isinstance(X, jax.Array) or not X.size or np.max(np.abs(X)) < HUGE  # which is not so of NaN
+    held = isinstance(X, jax.Array) or not X.size or float(np.max(np.abs(X))) < HUGE  # which is not so of NaN
     return bool(held) and X.ndim in (1, 2)
 
 
