@@ -1,5 +1,7 @@
 """Beliefs about parameters, the density of θ, and evidences: against each other and against quadrature."""
 
+import datetime
+
 import numpy as np
 import pytest
 
@@ -387,15 +389,18 @@ def test_sequential_evidences_are_those_of_all_data_at_once():
 def test_what_cannot_be_told_is_refused_and_not_kept():
     stream = sg.EvidenceStream({"counts": sg.GP(sg.Matern52(), sg.Poisson())}, chains=8, begin=9)
     stream.tell(0.0, 2)
-    for y in (np.nan, np.inf, [1.0, 2.0]):
+    for y in (np.nan, np.inf, [1.0, 2.0], np.ma.masked):
         with pytest.raises(ValueError, match=r"tell needs one finite value, got .*: do not tell what was not observed"):
             stream.tell(1.0, y)
     with pytest.raises(ValueError, match="Poisson needs counts 0, 1, 2"):
         stream.tell(1.0, -1)
     with pytest.raises(ValueError, match="x has 1 NaN"):
         stream.tell(np.nan, 1)
-    with pytest.raises(ValueError, match=r"tell needs a place with 1 columns, got \(2,\)"):
+    with pytest.raises(ValueError, match=r"tell needs a place with 1 column, got \(2,\)"):
         stream.tell([1.0, 2.0], 3)
+    for date in (np.datetime64("2020-01-01"), datetime.date(2020, 1, 1), "soon"):
+        with pytest.raises(TypeError, match=r"tell needs numbers, got .*: of a date tell the days since the first"):
+            stream.tell(date, 3)
     assert len(stream.tell(1.0, 3)) == 2
     free = sg.EvidenceStream({"free": sg.GP(sg.Spline())})
     with pytest.raises(ValueError, match="'free' leaves a level or a polynomial free"):

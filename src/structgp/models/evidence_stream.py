@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from .._types import Seed, double_precision, generator, whole
+from .._types import Seed, double_precision, generator, how_many, whole
 from ..inputs.layouts import as_inputs
 from ..inputs.observations import read_observations
+from ..inputs.reading import unmasked
 from ..learn.anneal import Annealed, Start, anneal, told
 from ..learn.believe import WeakBeliefs
 from ..learn.density import Density
@@ -87,14 +88,14 @@ class EvidenceStream:
         return self
 
     def _place(self, x: Any) -> np.ndarray:
-        place = np.atleast_1d(np.asarray(x, dtype=float))
+        place = np.atleast_1d(_as_numbers(x))
         if place.ndim > 1 or (self._X and place.shape != self._X[0].shape):
-            wanted = f"{len(self._X[0])} columns" if self._X else "a number for each column"
+            wanted = how_many(len(self._X[0]), "column") if self._X else "a number for each column"
             raise ValueError(f"tell needs a place with {wanted}, got {place.shape}")
         return place
 
     def _value(self, y: Any) -> float:
-        value = np.asarray(y, dtype=float)
+        value = _as_numbers(y)
         if value.size != 1 or not np.isfinite(value).all():
             raise ValueError(f"tell needs one finite value, got {y!r}: do not tell what was not observed")
         return float(value.reshape(()))
@@ -145,6 +146,17 @@ class EvidenceStream:
             start = Start(lambda rng, count: before.chains.u, lambda z: before.density.values(before.thetas(z)))
             chains = anneal(start, after, self.chains, self._rng, begun=before.chains, **options)
         return _Model(gp, beliefs, density, chains)
+
+
+def _as_numbers(value: Any) -> np.ndarray:
+    """What was told as numbers, NaN where it is masked; a date is none, and what it counts from nobody said."""
+    found = np.asarray(unmasked(value))
+    try:
+        if found.dtype.kind not in "mM":
+            return found.astype(float)
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(f"tell needs numbers, got {value!r}: of a date tell the days since the first")
 
 
 def _thetas(gp: Any, beliefs: WeakBeliefs, z: np.ndarray) -> np.ndarray:
