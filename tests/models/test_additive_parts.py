@@ -32,6 +32,12 @@ def test_parts_are_learned_from_as_rows_are(x64, rows, tmp_path):
     assert np.array_equal(sg.load(tmp_path / "sums").predict(NEW).mean, ours.mean)
 
 
+@pytest.mark.parametrize("columns", [1, 3])
+def test_rows_of_other_columns_are_refused(x64, rows, columns):
+    with pytest.raises(ValueError, match=rf"X has {columns} columns?, but the model was given 2: pass the same inputs"):
+        sg.AdditiveGP().condition(rows).predict(np.zeros((4, columns)))
+
+
 def test_what_sums_do_not_tell_is_refused(rows):
     with pytest.raises(ValueError, match="must have Gaussian noise, not Bernoulli"):
         sg.AdditiveGP(likelihood=sg.Bernoulli()).fit(rows)

@@ -182,6 +182,8 @@ def test_a_file_says_where_the_rows_are(x64, file):
     assert np.array_equal(again.predict(NEW).mean, parts.predict(NEW).mean)
     assert np.array_equal(next(again.smoothed()).variance, next(parts.smoothed()).variance)
     assert (again.kernel, str(again.plan), again.log_evidence) == (parts.kernel, str(parts.plan), parts.log_evidence)
+    with pytest.raises(ValueError, match="X has 2 columns, but a series has one: its times"):
+        parts.predict(np.zeros((3, 2)))
     pl.DataFrame({"t": t[:20], "y": t[:20]}).write_parquet(folder / "1.parquet")
     with pytest.raises(ValueError, match=r"the rows of .*parquet have changed since they were fitted: there were 300 from"):
         sg.load(folder / "model").predict(NEW)

@@ -217,7 +217,10 @@ class FittedParts(OfGP, Scattered):
 
 def _times(X: Any, clocks: Clocks) -> np.ndarray:
     """New places as numbers."""
-    return np.asarray(as_inputs(X, allow_empty=True, clocks=clocks or None).points).reshape(-1)
+    points = np.asarray(as_inputs(X, allow_empty=True, clocks=clocks or None).points)
+    if points.shape[1] != 1:
+        raise ValueError(f"X has {points.shape[1]} columns, but a series has one: its times")
+    return points[:, 0]
 
 
 @functools.partial(jax.jit, static_argnames="engine")

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._types import Seed, double_precision, generator, whole
+from ..._types import Seed, double_precision, generator, how_many, whole
 from ...crew import is_lazy
 from ...engines.additive import basis_of, intervals_for
 from ...engines.additive_splines import SplineMap
@@ -62,6 +62,7 @@ class FittedAdditiveParts(OfGP, Result):
     weights: Weights
     flat: bool
     clocks: Clocks = ()  # for each column how its dates are counted
+    dimension: int = 0  # of the rows
 
     @double_precision
     def predict(self, X: Any, covariance: bool = False) -> Any:
@@ -71,7 +72,13 @@ class FittedAdditiveParts(OfGP, Result):
         """
         if is_lazy(X):
             return lazily_predicted(self, X, len(self.level), self.flat)
-        Xs = np.asarray(as_inputs(X, allow_empty=True, clocks=self.clocks or None).points)
+        new = as_inputs(X, allow_empty=True, clocks=self.clocks or None)
+        if new.dimension != self.dimension:
+            raise ValueError(
+                f"X has {how_many(new.dimension, 'column')}, but the model was given {self.dimension}: "
+                "pass the same inputs in the same order"
+            )
+        Xs = np.asarray(new.points)
         if covariance:
             mean, joint = map(np.asarray, self._look(Xs, True))
             variance = np.diagonal(joint)
@@ -145,7 +152,7 @@ def given_in_parts(
     evidence, weights = jax.device_get(_given(gp, basis, sums, *looked.observed, D))
     flat, rows = looked.facts[0].data.flat, sum(fact.rows for fact in looked.facts)
     made = as_numpy(gp), float(evidence), account, rows, intervals, level, basis, sums, weights, flat
-    return FittedAdditiveParts(*made, looked.clocks)
+    return FittedAdditiveParts(*made, looked.clocks, D)
 
 
 def _ends(looked: Looked) -> np.ndarray:
