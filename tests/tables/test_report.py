@@ -512,6 +512,20 @@ def test_parameters_are_told_in_words(seasonal):
     assert told("kernel.lengthscale[2]", plain) == ("length along height", (100.0, 400.0, 900.0))
 
 
+def test_inducing_inputs_are_counted_and_not_listed():
+    X = np.random.default_rng(3).uniform(size=(30, 2))
+    kernel = sg.Matern52([0.5, 2.0])
+    places = X[::3]
+    fitted = sg.GP(kernel, sg.Gaussian(0.01)).condition(X, np.sin(5 * X[:, 0]), approximate=sg.Inducing(places))
+    layout = Layout((Column("a", "number"), Column("b", "number")))
+    model = TableModel(fitted, layout, "regression", "y", np.zeros(2), np.ones(2), 30)
+    function, *_ = parts_of(model)
+    assert function.name == "function of all columns"
+    assert function.learned.endswith("a 0.5, b 2; seen through 10 of its values")
+    names = [name for name, _ in parameter_rows(model)[1:]]
+    assert names == ["length along a", "length along b", "size (standard deviation)", "noise (standard deviation)"]
+
+
 def test_parameters_of_several_functions_are_told_apart(series):
     """Each by the function that it is of, none by its number."""
     X = np.random.default_rng(0).standard_normal((20, 2))

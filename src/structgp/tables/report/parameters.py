@@ -49,7 +49,8 @@ def _numbers(model: TableModel, fitted: Any) -> list[list[str]]:
     if not isinstance(fitted, Fitted):
         return []
     one = model if fitted is model.fitted else dataclasses.replace(model, fitted=fitted, classes=model.classes[:2])
-    plain = [leaf for leaf in learned_leaves(fitted.gp) if leaf.free_size == np.size(leaf.value)]  # no covariances, directions
+    told = lambda leaf: leaf.free_size == np.size(leaf.value) and np.ndim(leaf.value) < 2  # no covariances, directions, places
+    plain = [leaf for leaf in learned_leaves(fitted.gp) if told(leaf)]
     index = lambda leaf, i: leaf.path if np.ndim(leaf.value) == 0 else f"{leaf.path}[{i}]"
     found = [_sure(index(leaf, i), float(v)) for leaf in plain for i, v in enumerate(np.ravel(leaf.value))]
     off = tuple(f"{effect.name}: " for effect in effects_of(one) if effect.off) if isinstance(fitted, FittedAdditive) else ()

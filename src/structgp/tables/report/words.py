@@ -11,6 +11,7 @@ from scipy.special import bdtr
 
 from ...inputs.reading import few
 from ...kernels.algebra import Kernel, On, Product, Sum
+from ...kernels.induced import Induced
 from ...kernels.nonstationary import Constant, IntegratedWiener, Linear, Spline, Wiener
 from ...kernels.oscillating import DampedOscillator, Periodic
 from ...kernels.stationary import Radial
@@ -158,6 +159,12 @@ def _scatter(likelihood: Likelihood | None, model: TableModel) -> list[Part]:
 def describe(term: Kernel, model: TableModel, found: Found) -> Part:
     """A term of a kernel in words, with its size in the posterior; its own notation where there are none."""
     return Part(type(term).__name__, f"{_moves(found, model)}; {term!r}")
+
+
+@describe.register
+def _(term: Induced, model: TableModel, found: Found) -> Part:
+    inner = describe(term.kernel, model, found)
+    return inner._replace(learned=f"{inner.learned}; seen through {len(term.inputs)} of its values")
 
 
 @describe.register
