@@ -190,6 +190,7 @@ BAD_FILES = [
     ("30,1,2\n40,2,3\n", "has no header"),
     ("temp,flow,result\n30,1,2\n", "has no column 'yield': its columns are temp, flow, result"),
     ("temp,yield\n30,2\n", "has no column 'flow'"),
+    ("temp,flow,yield\n30,1,good\n40,2,failed\n", "holds words (good): what is sought must be a number"),
     ("temp,flow,yield\n90,1,2\n", "line 2: temp = 90 lies outside its bounds 20 to 80"),
     ("temp,flow,yield\n30,1,2\n10,1,2\n11,1,2\n12,1,2\n13,1,2\n", "and 1 more"),
     ("temp,flow,yield\n30,-1,2\n", "line 2: flow = -1 lies outside"),

@@ -188,6 +188,10 @@ def _check_names(runs: Runs, target: str, variables: Any, outcomes: Any, ignored
     for name in (target, *variables, *outcomes, *ignored):
         if name not in runs.header:
             raise ValueError(f"{runs.path} has no column {name!r}: its columns are {', '.join(runs.header)}")
+    cells = [cell for _, cell in runs.column(target) if cell]
+    words = list(dict.fromkeys(cell for cell in cells if cell.lower() not in FAILED))
+    if words and not any(re.search(r"\d", cell) for cell in cells):
+        raise ValueError(f"column {target!r} of {runs.path} holds words ({few(words, 3)}): what is sought must be a number")
 
 
 def _from_file(runs: Runs, name: str) -> tuple[Variable, str]:

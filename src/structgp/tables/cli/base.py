@@ -65,7 +65,7 @@ def answers(command: Callable[..., dict[str, Any] | Route]) -> Callable[..., Non
             found = ask(command, options)
             answer = found.go(options, said_by(context)) if isinstance(found, Route) else found
         except EXPECTED as problem:
-            message = str(problem) or type(problem).__name__
+            message = _met(problem)
             print(
                 json.dumps({"error": message}) if as_json else f"structgp: {message}",
                 file=sys.stdout if as_json else sys.stderr,
@@ -79,6 +79,13 @@ def answers(command: Callable[..., dict[str, Any] | Route]) -> Callable[..., Non
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     run.__signature__ = inspect.Signature([context, *parameters_of(command).values()])  # type: ignore[attr-defined]
     return run
+
+
+def _met(problem: BaseException) -> str:
+    """What a problem says; what the system says of a file without its number."""
+    if isinstance(problem, OSError) and problem.strerror and problem.filename:
+        return f"{problem.filename} cannot be read or written: {problem.strerror[:1].lower()}{problem.strerror[1:]}"
+    return str(problem) or type(problem).__name__
 
 
 def said_by(context: typer.Context) -> dict[str, str]:
