@@ -274,7 +274,7 @@ def _(kernel: ChangePoint, where: Where) -> chains.Chain | No:
         return no
     scalar = lambda value: jnp.reshape(jnp.asarray(value), ())
     width = None if kernel.width is None else scalar(kernel.width)
-    return chains.HandOver(*sides, scalar(kernel.location), width)
+    return chains.HandOver(sides[0], sides[1], scalar(kernel.location), width)
 
 
 @chain_of.register
