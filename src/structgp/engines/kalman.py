@@ -28,10 +28,10 @@ from ..linalg.filters import (
     kalman_smooth,
     kalman_wide,
 )
-from ..linalg.markov import chains
+from ..linalg.markov import chains, rational_sde
 from ..posterior import Conditional, Model, draw
 from ..sites import Marginals, Sites
-from ..structure.approximate import approximated, covariance_error
+from ..structure.approximate import STATES, approximated, covariance_error
 from ..structure.base import No
 from ..structure.dense import covariance, variances
 from ..structure.derivatives import derivative_rows
@@ -47,7 +47,7 @@ from ..structure.state_space import (
     state_space,
     without_lags,
 )
-from .base import Cost, Engine, Offer, form_by_shape, gaussian, noise_variance, term
+from .base import NOT_SAID, Cost, Engine, Offer, form_by_shape, gaussian, noise_variance, term
 from .machine import Work
 
 LOW_NOISE = 1e-4  # noise below this part of the prior variance asks for the form without cancellation
@@ -257,8 +257,8 @@ class Kalman(Engine):
         has_periodic = smallest_period_lengthscale(model.kernel) < np.inf
         periodic = f", periodic parts by {engine.harmonics} harmonics (covariance error below 1e-12)" if has_periodic else ""
         error = covariance_error(model.kernel, self.approximate) if self.approximate else 0.0
-        cost = engine.cost(N, D)
-        look = _joined(N, D, 1.5) if engine.parallel else look_along(N, D)
+        cost, series = engine.cost(N, D), engine._series(D)
+        look = N * series + (_joined(N, D, 1.5) if engine.parallel else look_along(N, D))
         cost = cost if gaussian(model, data) else cost.searching(look)
         return Offer(engine, cost, note=f"{how_many(D, 'state')}{periodic}", error=error)
 
@@ -321,14 +321,20 @@ class Kalman(Engine):
 
     def cost(self, N: int, D: int) -> Cost:
         """What a filter of D states takes along N places, with the choices that were made."""
-        cost = cost_of_chain(N, D)
+        series = self._series(D)
+        cost = cost_of_chain(N, D, series)
         if self.parallel:
-            return dataclasses.replace(cost, evaluate=_joined(N, D, 2), condition=_joined(N, D, 4), draw=_joined(N, D, 6))
+            works = {"evaluate": _joined(N, D, 2), "condition": _joined(N, D, 4), "draw": _joined(N, D, 6)}
+            return dataclasses.replace(cost, **{step: work + 2 * N * series for step, work in works.items()})
         if self.settle:  # a few exact steps, then one gain for all
             exact = (1 + self.exact) * kalman_regular.BLOCK
             settled = Work(traffic=300.0 * N * D)
             return dataclasses.replace(cost, evaluate=settled + _along(exact, D, 2))
         return cost
+
+    def _series(self, D: int) -> Work:
+        """What a transition takes besides: a long series for each entry, of a chain that stands for another process."""
+        return Work(functions=float(sum(rational_sde.TERMS) * D * STATES)) if self.approximate == "state-space" else NOT_SAID
 
     def _log_det_and_gram(self, structure: StateSpace, sites: Sites) -> tuple[Array, Array]:
         """For sites in the order of time."""
@@ -363,16 +369,16 @@ class Kalman(Engine):
         return kalman_wide.evidence(structure.chain, t, None, w, T, accurate=self.accurate)
 
 
-def cost_of_chain(N: int, D: int) -> Cost:
-    """What a filter of D states takes along N places."""
+def cost_of_chain(N: int, D: int, series: Work = NOT_SAID) -> Cost:
+    """What a filter of D states takes along N places, to each of which the transition takes so much besides."""
     return Cost(
         flops=N * (20 * D**3 + 100),
         bytes=8 * N * (4 * D**2 + 10),
         rows=N,
-        evaluate=_along(N, D, 2),
-        condition=_along(N, D, 4),
-        predict=Work(small=20.0 * D**3, traffic=800.0 * D**2),
-        draw=_along(N, D, 6),  # there and back along the whole line
+        evaluate=_along(N, D, 2) + 2 * N * series,
+        condition=_along(N, D, 4) + 3 * N * series,
+        predict=Work(small=20.0 * D**3, traffic=800.0 * D**2) + series,
+        draw=_along(N, D, 6) + 3 * N * series,  # there and back along the whole line
         leave_out=Work(functions=40.0 * N * D),
         programs=12,
     )

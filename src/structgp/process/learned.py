@@ -14,7 +14,7 @@ from .._types import Seed, generator, whole
 from ..engines.approximation import Approximation
 from ..engines.base import NOT_SAID
 from ..engines.memory import spare
-from ..engines.plan import FEW_ROWS, Plan, evaluations_for, restarts_for
+from ..engines.plan import Plan, evaluations_for, restarts_for
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
 from ..learn.account import INTERRUPTED, Learning, warn_if_pressed
@@ -151,11 +151,7 @@ def _through_inputs(chosen: Plan, method: str) -> bool:
 
 def _restarts(task: Planned, method: str) -> int:
     """How often learning begins again when nothing is said."""
-    if method != "evidence" or (task.gp.likelihood.latents > 1 and task.gp.likelihood.default_inference == "ep"):
-        return 0  # with sites of several latents an evaluation is a search, and it fails where nothing fits
-    if task.rule is not None and task.plan.engine.learner == "inducing" and len(task.inputs) <= FEW_ROWS:
-        return 2
-    return restarts_for(task.gp, task.inputs, task.data)
+    return restarts_for(task.gp, task.inputs, task.data, task.plan.engine) if method == "evidence" else 0
 
 
 def _climbed(task: Planned, sites: SiteEvidence | None, beliefs: Any) -> dict[str, Any]:

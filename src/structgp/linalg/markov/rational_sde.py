@@ -29,7 +29,7 @@ from jaxtyping import Array, Float
 from structgp.linalg.markov.chain_base import Chain, number, spread
 
 _NEAR = 1.5  # largest u for the series
-_TERMS = 28, 42  # of the series of A and of Q: what is left out is below 1e-17
+TERMS = 28, 42  # of the series of A and of Q: what is left out is below 1e-17
 _FAR = 700.0  # everything is forgotten beyond
 
 
@@ -96,10 +96,10 @@ def _series(M: int) -> tuple[np.ndarray, np.ndarray]:
     """F^k/k! and Q_k, all entries cut at the same power."""
     F, q = constants(M).generator, constants(M).diffusion
     A, Q = [np.eye(M)], [np.zeros((M, M)), q * np.diag(np.eye(M)[-1])]
-    for k in range(1, max(_TERMS)):
+    for k in range(1, max(TERMS)):
         A.append(F @ A[-1] / k)
         Q.append((F @ Q[-1] + Q[-1] @ F.T) / (k + 1))
-    return np.stack(A[: _TERMS[0]]), np.stack(Q[: _TERMS[1]])
+    return np.stack(A[: TERMS[0]]), np.stack(Q[: TERMS[1]])
 
 
 def _horner(terms, u):
