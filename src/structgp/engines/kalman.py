@@ -324,8 +324,8 @@ class Kalman(Engine):
         series = self._series(D)
         cost = cost_of_chain(N, D, series)
         if self.parallel:
-            works = {"evaluate": _joined(N, D, 2), "condition": _joined(N, D, 4), "draw": _joined(N, D, 6)}
-            return dataclasses.replace(cost, **{step: work + 2 * N * series for step, work in works.items()})
+            passes = lambda count: _joined(N, D, count) + 2 * N * series
+            return dataclasses.replace(cost, evaluate=passes(2), condition=passes(4), draw=passes(6))
         if self.settle:  # a few exact steps, then one gain for all
             exact = (1 + self.exact) * kalman_regular.BLOCK
             settled = Work(traffic=300.0 * N * D)
