@@ -134,7 +134,7 @@ def test_normal_scores():
 def test_bad_labels_are_refused():
     with pytest.raises(ValueError, match="Bernoulli needs labels 0 and 1"):
         AdditiveLabels(KERNEL).fit(X, 3 * LABELS)
-    with pytest.raises(ValueError, match=r"for each of the 150 rows of X, got shape \(5,\)"):
+    with pytest.raises(ValueError, match=r"one value .*for each of the 150 rows of X, got shape \(5,\)"):
         AdditiveLabels(KERNEL).fit(X, LABELS[:5])
 
 

@@ -112,6 +112,16 @@ def test_the_gradient_in_the_direction_is_its_slope():
         np.testing.assert_allclose(jax.grad(value)(jnp.asarray(theta)), expected, rtol=1e-5, atol=1e-5)
 
 
+def test_new_rows_have_the_columns_that_were_given():
+    greedy = GreedyProjectionPursuit(most=1, starts=0, max_evaluations=2).fit(X, Y)
+    sample = AdditiveMCMC(draws=2, burn=1).sample
+    for columns in (1, 3):
+        new, met = np.zeros((4, columns)), rf"X has {columns} columns?, but the model was given 2: pass the same inputs"
+        for ask in (greedy.predict, lambda new: sample(X, Y, new)):
+            with pytest.raises(ValueError, match=met):
+                ask(new)
+
+
 @pytest.mark.full
 def test_greedy_stages_lower_the_error():
     rng = np.random.default_rng(4)

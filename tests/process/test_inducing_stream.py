@@ -101,6 +101,8 @@ def test_what_cannot_be_streamed_is_said():
         stream.predict(NEW)
     with pytest.raises(ValueError, match="the inducing inputs have 2 columns but the inputs have 1"):
         stream.update(X, Y).update(X[:, :1], Y)
+    with pytest.raises(ValueError, match="X has 1 column, but the model was given 2: pass the same inputs"):
+        stream.update(X, Y).predict(NEW[:, :1])
     with pytest.raises(ValueError, match=r"approximate=Inducing\(9, 'pitc'\) cannot be streamed"):
         GP.stream(approximate=sg.Inducing(9, "pitc"))
     with pytest.raises(ValueError, match="a stream needs Gaussian observations"):

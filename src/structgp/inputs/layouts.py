@@ -208,6 +208,13 @@ def as_inputs(X: Any, name: str = "X", allow_empty: bool = False, clocks: Clocks
     return dataclasses.replace(inputs, clocks=used) if used else inputs
 
 
+def check_columns(inputs: Inputs, known: int) -> None:
+    """Refuse new places that have other columns than a model was given."""
+    if inputs.dimension != known:
+        met = f"X has {how_many(inputs.dimension, 'column')}, but the model was given {known}"
+        raise ValueError(f"{met}: pass the same inputs in the same order")
+
+
 def _recounted(inputs: Inputs, name: str, clocks: Clocks) -> Inputs:
     """Inputs whose dates were counted by clocks of their own, counted by those that are known."""
     columns = [

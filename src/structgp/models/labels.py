@@ -17,14 +17,14 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import ndtri
 
-from .._types import Seed, double_precision, generator, how_many
+from .._types import Seed, double_precision, generator
 from ..engines.additive import INTERVALS
 from ..engines.additive_splines import SplineMap
 from ..engines.woodbury import Weighed, Woodbury, sums_of
 from ..inference.base import CONVERGED, MAX_CALLS, TOLERANCE, Problem
 from ..inference.laplace import Laplace
 from ..inputs.clock import Clocks
-from ..inputs.layouts import Points, as_inputs, clocks_of
+from ..inputs.layouts import Points, as_inputs, check_columns, clocks_of
 from ..inputs.observations import Data, read_known
 from ..kernels.algebra import Kernel
 from ..kernels.stationary import Matern52
@@ -217,8 +217,7 @@ class FittedLabels(Result):
     def predict(self, X: Any, extra: Any = None) -> Prediction:
         """The belief about f at new places; `.probability` for labels, `.observed` for counts, of this exposure (`extra`)."""
         new = as_inputs(X, allow_empty=True, clocks=self.clocks or (None,) * len(self.scores.values))
-        if new.dimension != len(self.scores.values):
-            raise ValueError(f"X has {how_many(new.dimension, 'column')}, but the model was given {len(self.scores.values)}")
+        check_columns(new, len(self.scores.values))
         Z = self.scores(np.asarray(new.points))
         found = [_marginals(self.model, self.mode, self.waves, piece) for piece in pieces(Z)]
         mean, variance = (np.concatenate([np.zeros(0), *(np.asarray(part[i]) for part in found)])[: len(Z)] for i in range(2))

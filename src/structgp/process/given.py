@@ -8,12 +8,12 @@ from typing import Any, Self
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import double_precision, how_many
+from .._types import double_precision
 from ..engines.basis import Weights
 from ..engines.kalman import KalmanConditional
 from ..engines.plan import Plan
 from ..inference.base import Inferred
-from ..inputs.layouts import Inputs, as_inputs, clocks_of
+from ..inputs.layouts import Inputs, as_inputs, check_columns, clocks_of
 from ..inputs.observations import Data
 from ..learn.account import Learning
 from ..linalg.blocks import diagonals
@@ -117,11 +117,7 @@ class Given(OfGP, Drawn, Result):
         return Prediction(mean, variance, self.likelihood, covariance, extra)
 
     def _check_dimension(self, new: Inputs) -> None:
-        if new.dimension != self.inputs.dimension:
-            raise ValueError(
-                f"X has {how_many(new.dimension, 'column')}, but the model was given {self.inputs.dimension}: "
-                "pass the same inputs in the same order"
-            )
+        check_columns(new, self.inputs.dimension)
 
     def _in_callers_order(self, mean: Any, variance: Any) -> Moments:
         rank = self._rank()

@@ -27,7 +27,7 @@ from ..engines.inducing import GROUPED, InducingEngine
 from ..engines.inducing_inputs import NOVEL, Inducing, more_inputs, place_among
 from ..engines.inducing_sums import RowSums, given_sums, structure_of, sums_over
 from ..inputs.clock import Clocks
-from ..inputs.layouts import as_inputs, clocks_of
+from ..inputs.layouts import as_inputs, check_columns, clocks_of
 from ..inputs.observations import Data, read_observations
 from ..inputs.rows import filled, in_few_sizes, size_for, unseen_beyond
 from ..kernels.induced import Induced
@@ -72,8 +72,8 @@ class InducingStream(Result):
         data = read_observations(self.gp.likelihood, np.atleast_1d(y), noise, missing, new)
         if self.sums is not None and data.y.shape[1] != self.targets:
             raise ValueError(f"update: y has {data.y.shape[1]} targets, but the stream was given {self.targets}")
-        if self.sums is not None and new.dimension != self.dimension:
-            raise ValueError(f"update: X has {how_many(new.dimension, 'column')}, but the stream was given {self.dimension}")
+        if self.sums is not None:
+            check_columns(new, self.dimension)
         told: dict[str, Any] = {"dimension": new.dimension, "clocks": clocks_of(new)}
         stream = dataclasses.replace(self, targets=data.y.shape[1], flat=data.flat, **told)
         points = np.asarray(new.points)
@@ -98,6 +98,8 @@ class InducingStream(Result):
         if is_lazy(X):
             return lazily_predicted(self, X, self.targets, self.flat)
         new = as_inputs(X, allow_empty=True, clocks=self._known_clocks)
+        if self.sums is not None:
+            check_columns(new, self.dimension)
         Xs, posterior = np.asarray(new.points), self._posterior()
         mean, variance = in_few_sizes(functools.partial(_marginals, posterior), Xs)
         if self.flat:

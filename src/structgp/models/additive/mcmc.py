@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._types import Seed, by_the_host, generator
-from ...inputs.layouts import as_inputs, clocks_of
+from ...inputs.layouts import as_inputs, check_columns, clocks_of
 from ...inputs.observations import read_known
 from ...likelihoods.gaussian import Gaussian
 from ...linalg.filters import kalman, kalman_smooth
@@ -89,7 +89,9 @@ class AdditiveMCMC:
         """Draws from the posterior of f at `new` places given data."""
         inputs = as_inputs(X, clocks=())
         y = read_known(Gaussian(), y, inputs)
-        X, Xs = np.asarray(inputs.points), np.asarray(as_inputs(new, clocks=clocks_of(inputs)).points)
+        asked = as_inputs(new, clocks=clocks_of(inputs))
+        check_columns(asked, inputs.dimension)
+        X, Xs = np.asarray(inputs.points), np.asarray(asked.points)
         center, scale = float(y.mean()), float(y.std()) or 1.0
         lined = lines(X, Xs)
         states = round(self.nu + 0.5)

@@ -15,14 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._types import Seed, double_precision, generator, how_many, whole
+from ..._types import Seed, double_precision, generator, whole
 from ...crew import is_lazy
 from ...engines.additive import basis_of, intervals_for
 from ...engines.additive_splines import SplineMap
 from ...engines.basis import Weights, columns, integrate
 from ...engines.woodbury import Weighed
 from ...inputs.clock import Clocks
-from ...inputs.layouts import Points, as_inputs
+from ...inputs.layouts import Points, as_inputs, check_columns
 from ...inputs.parts import sizes_of_parts
 from ...inputs.rows import in_pieces
 from ...kernels.algebra import On
@@ -73,11 +73,7 @@ class FittedAdditiveParts(OfGP, Result):
         if is_lazy(X):
             return lazily_predicted(self, X, len(self.level), self.flat)
         new = as_inputs(X, allow_empty=True, clocks=self.clocks or None)
-        if new.dimension != self.dimension:
-            raise ValueError(
-                f"X has {how_many(new.dimension, 'column')}, but the model was given {self.dimension}: "
-                "pass the same inputs in the same order"
-            )
+        check_columns(new, self.dimension)
         Xs = np.asarray(new.points)
         if covariance:
             mean, joint = map(np.asarray, self._look(Xs, True))

@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ..._types import how_many
 from ...inputs.clock import Clocks
-from ...inputs.layouts import as_inputs, clocks_of
+from ...inputs.layouts import as_inputs, check_columns, clocks_of
 from ...inputs.observations import read_known
 from ...kernels.stationary import HalfIntegerMatern, Matern72
 from ...likelihoods.gaussian import Gaussian
@@ -43,9 +42,9 @@ class FittedAdditiveVB(Result):
 
     def predict(self, X: Any) -> Prediction:
         """The belief about f: means and variances of the terms, added."""
-        columns = np.asarray(as_inputs(X, clocks=self.clocks or None).points).T
-        if len(columns) != len(self.terms):
-            raise ValueError(f"X has {how_many(len(columns), 'column')}, but the model was given {len(self.terms)}")
+        new = as_inputs(X, clocks=self.clocks or None)
+        check_columns(new, len(self.terms))
+        columns = np.asarray(new.points).T
         parts = [term.predict(column) for term, column in zip(self.terms, columns, strict=True)]
         mean = sum((part.mean for part in parts), np.full(columns.shape[1], self.constant))
         return Prediction(mean, sum((part.variance for part in parts), np.zeros(len(mean))), Gaussian(self.noise))

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..._types import Numbers, Seed, double_precision, generator
 from ...inputs.clock import Clocks
-from ...inputs.layouts import as_inputs, clocks_of
+from ...inputs.layouts import as_inputs, check_columns, clocks_of
 from ...inputs.observations import read_known
 from ...kernels.stationary import Matern
 from ...learn.climb import climb
@@ -82,7 +82,9 @@ class FittedGreedy(Result):
 
     def predict(self, X: Any) -> Prediction:
         """The means of all stages added; the variance is that of the last stage."""
-        Z = self.units.inputs(np.asarray(as_inputs(X, clocks=self.clocks or None).points))
+        new = as_inputs(X, clocks=self.clocks or None)
+        check_columns(new, len(self.units.center))
+        Z = self.units.inputs(np.asarray(new.points))
         parts = [stage.predict(Z @ u) for u, stage in zip(self.directions, self.stages, strict=True)]
         mean, scale = np.sum([part.mean for part in parts], axis=0), self.units.y_scale
         noise = Gaussian(scale**2 * float(self.stages[-1].likelihood.noise))
@@ -158,7 +160,9 @@ class ProjectionPursuitMCMC:
         rng = generator(seed)
         inputs = as_inputs(X, clocks=())
         y = read_known(Gaussian(), y, inputs)
-        points, places = np.asarray(inputs.points), np.asarray(as_inputs(new, clocks=clocks_of(inputs)).points)
+        asked = as_inputs(new, clocks=clocks_of(inputs))
+        check_columns(asked, inputs.dimension)
+        points, places = np.asarray(inputs.points), np.asarray(asked.points)
         some = rng.permutation(len(y))[:DENSE]
         fitted = ProjectionPursuitGP(self.projections, most=10).fit(points[some], y[some], seed=rng)
         U = fitted.directions.T

@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._types import Seed, double_precision, generator, how_many
+from ..._types import Seed, double_precision, generator
 from ...crew import is_lazy
 from ...engines.additive import MOST_FEATURES, intervals_for
 from ...inputs.clock import Clocks
-from ...inputs.layouts import as_inputs, clocks_of
+from ...inputs.layouts import as_inputs, check_columns, clocks_of
 from ...inputs.observations import read_observations
 from ...inputs.parts import sources_of
 from ...kernels.algebra import Kernel, Sum
@@ -161,11 +161,7 @@ class FittedProjectionPursuit(Result):
     def _standard(self, X: Any) -> np.ndarray:
         """New places in the units of the model."""
         new = as_inputs(X, allow_empty=True, clocks=self.clocks or (None,) * len(self.units.center))
-        if new.dimension != len(self.units.center):
-            raise ValueError(
-                f"X has {how_many(new.dimension, 'column')}, but the model was given {len(self.units.center)}: "
-                "pass the same inputs in the same order"
-            )
+        check_columns(new, len(self.units.center))
         return self.units.inputs(np.asarray(new.points))
 
     def summary(self) -> str:
