@@ -97,10 +97,12 @@ def pytest_sessionfinish(session):
 
 def pytest_terminal_summary(terminalreporter, config):
     total, allowed = _programs.total(), _allowed(config)
-    if total > allowed:
-        terminalreporter.section("too many XLA programs", red=True)
-        for test, count in reversed(_programs.most_common(30)):
+    most = 30 if total > allowed else config.option.durations
+    if total and most:
+        terminalreporter.section("too many XLA programs" if total > allowed else "most XLA programs", red=total > allowed)
+        for test, count in reversed(_programs.most_common(most)):
             terminalreporter.write_line(f"{count:6d}  {test}")
+    if total > allowed:
         terminalreporter.write_line(
             f"{total} programs, but `make test` may take {allowed}: share shapes, let one program serve several laws, or mark "
             "what has a representative as `full` (CONTRIBUTING.md, 'Tests in minutes')."
