@@ -2,6 +2,7 @@ import dataclasses
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+from types import SimpleNamespace
 
 import equinox as eqx
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import structgp as sg
 from structgp.learn.clock import Deadline
 from structgp.models.one_against_rest import OneAgainstRest
+from structgp.parameters.tree import free_names
 from structgp.process.mixture import ParameterBelief
 from structgp.tables.model import LEVELS, Evaluation, TableModel, Trial
 from structgp.tables.reading import Column, Layout
@@ -544,6 +546,23 @@ def test_parameters_of_several_functions_are_told_apart(series):
         "signal: mean": "5",
     }
     assert "kernels[" not in how_learned(model)
+
+
+def test_parameters_of_several_latents_say_of_which_they_are(seasonal):
+    row = lambda name: ParameterBelief(name, 0.0, 0.0, 1.0, 4.0, 9.0)
+    kernels = sg.Independent(sg.Matern32(), sg.Matern52())
+    told = {}
+    for likelihood in (sg.Twinned(), sg.HeteroscedasticGaussian()):
+        gp = sg.GP(kernels, likelihood, sg.ConstantMean([1.5, 0.0]))
+        model = dataclasses.replace(seasonal, fitted=SimpleNamespace(gp=gp, likelihood=likelihood))
+        told |= {(likelihood.gates, name): named_belief(row(name), model).name for name in free_names(gp)}
+    assert told[1, "kernel.kernels[0].lengthscale"] == "gate: length over which it changes (days)"
+    assert told[1, "kernel.kernels[1].variance"] == "signal: size (standard deviation)"
+    assert told[1, "likelihood.other.noise"] == "outliers: noise (standard deviation)"
+    assert told[1, "likelihood.real.noise"] == "noise (standard deviation)"
+    assert told[0, "kernel.kernels[0].lengthscale"] == "log noise: length over which it changes (days)"
+    assert told[0, "mean.value[0]"] == "log noise: mean"
+    assert len(set(told.values())) == len(told) - 3  # the names of the signal's parameters are those of both
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,9 @@ from ...kernels.algebra import On
 from ...kernels.nonstationary import Constant, Spline, Wiener
 from ...kernels.oscillating import Periodic
 from ...kernels.stationary import Radial
+from ...likelihoods.base import Likelihood
 from ...likelihoods.positive import LogGaussian
+from ...likelihoods.switch import Switch
 from ...models.additive.model import FittedAdditive
 from ...models.one_against_rest import OneAgainstRest
 from ...parameters.tree import learned_leaves
@@ -26,6 +28,7 @@ from .terms import found_terms
 from .words import part_names, round_number, shown, unit_of
 
 MOST_LENGTHS = 12  # of a function of many columns that are told
+OF_LATENT = re.compile(r"(?:kernel\.kernels|mean\.value)\[(\d+)\]")  # names of what belongs to one of several latents
 
 
 def parameter_rows(model: TableModel) -> list[list[str]]:
@@ -111,6 +114,21 @@ class Worded(NamedTuple):
 
 def named_belief(row: Any, model: TableModel) -> Worded:
     """A parameter by a name in words, spreads as standard deviations, lengths in the units of their column."""
+    found = _worded(row, model)
+    return found._replace(name=_whose(row.name, getattr(model.fitted, "likelihood", None)) + found.name)
+
+
+def _whose(name: str, likelihood: Any) -> str:
+    """Of which of several latents a parameter is, or whether it is of outliers."""
+    if isinstance(likelihood, Switch) and not likelihood.separate and name.startswith("likelihood.other."):
+        return "outliers: "
+    place = OF_LATENT.match(name)
+    names = likelihood.latent_names if place is not None and isinstance(likelihood, Likelihood) else ()
+    return f"{names[int(place[1])]}: " if names and place is not None else ""
+
+
+def _worded(row: Any, model: TableModel) -> Worded:
+    """The same, of whichever latent it is."""
     values = np.array([row.low, row.median, row.high])
     *way, field = row.name.split(".")
     owner: Any = functools.reduce(_step, way, model.fitted.gp)
@@ -122,7 +140,6 @@ def named_belief(row: Any, model: TableModel) -> Worded:
     if isinstance(model.fitted, FittedAdditive) and way[:1] == ["kernel"] and len(dims) == 1:
         whose = f"{model.layout.names[dims[0]]}: "
     time = f" ({unit_of(model)})" if len(model.scale) == 1 and unit_of(model) else ""
-    whose = _of_latent(row.name, model.fitted.gp) + whose
     if isinstance(owner, Constant):
         return Worded("level (standard deviation before the data)", tuple(np.sqrt(values)))
     if isinstance(owner, LogGaussian):
@@ -151,13 +168,6 @@ def named_belief(row: Any, model: TableModel) -> Worded:
         return Worded(f"{whose}smoothness of its shape", tuple(values))
     called = {"lifetime": f"keeps its phase for{time}", "period": f"period{time}"}.get(name, field.replace("_", " "))
     return Worded(f"{whose}{called}", tuple(values))
-
-
-def _of_latent(name: str, gp: Any) -> str:
-    """Which of several functions behind the observations a parameter is of."""
-    latents = getattr(getattr(gp, "likelihood", None), "latent_names", ())
-    found = re.search(r"kernels\[(\d+)\]|^mean\.value\[(\d+)\]", name)
-    return f"{latents[int(found[1] or found[2])]}: " if latents and found else ""
 
 
 def _step(node: Any, name: str) -> Any:
