@@ -16,6 +16,7 @@ from structgp.process.mixture import ParameterBelief
 from structgp.tables.model import LEVELS, Evaluation, TableModel, Trial
 from structgp.tables.reading import Column, Layout
 from structgp.tables.report import render, write_report
+from structgp.tables.report.answer import answer
 from structgp.tables.report.effects import effects_of
 from structgp.tables.report.figures import Figure, Trace, round_places
 from structgp.tables.report.parameters import how_learned, named_belief, parameter_rows
@@ -526,6 +527,11 @@ def test_inducing_inputs_are_counted_and_not_listed():
     assert function.learned.endswith("a 0.5, b 2; seen through 10 of its values")
     names = [name for name, _ in parameter_rows(model)[1:]]
     assert names == ["length along a", "length along b", "size (standard deviation)", "noise (standard deviation)"]
+
+
+def test_the_parts_of_a_series_are_told_as_a_sentence(seasonal):
+    said = re.search(r"In .* there is (.*?)\. ", answer(seasonal) + " ")[1]
+    assert re.fullmatch(r"a trend, which .*, and a season of 1.3 days, which swings by ±[\d.e+-]+.*", said), said
 
 
 def test_parameters_of_several_functions_are_told_apart(series):

@@ -220,7 +220,7 @@ def climb(
         bounds[:, 1] = np.minimum(bounds[:, 1], np.maximum(limits[:, 1], np.max(starts, axis=0)))
     best, bounds = free.look(best), bounds / free.unit[:, None]
     rng = generator(seed)
-    elsewhere = [np.clip(z, *bounds.T) for z in _far_apart(best, map(free.look, looks[1:]), (restarts + 1) // 2)]
+    elsewhere = [np.clip(z, *bounds.T) for z in _far_apart(best, map(free.look, looks[1:]), restarts // 2)]
     begin = [best.theta, *elsewhere] + [
         np.clip(perturbed(model, best.theta, rng, None if units is None else free.unit), *bounds.T)
         for _ in range(restarts - len(elsewhere))

@@ -189,7 +189,8 @@ def _periods(model: Model, X: np.ndarray, data: Data) -> list[dict[str, Any]]:
     along = {path: column for path, column in _along(model.kernel, tuple(range(X.shape[1]))).items() if path in learned}
     if not along or outputs_of(model.kernel) is not None:
         return []
-    seen, found = np.asarray(data.seen), ({}, {})
+    seen = np.asarray(data.seen)
+    found: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
     for column in set(along.values()):
         paths = [path for path, own in along.items() if own == column]
         sizes = [np.size(learned[path].value) for path in paths]

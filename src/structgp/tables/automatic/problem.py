@@ -98,7 +98,7 @@ def targets(series: pl.Series, task: str) -> tuple[np.ndarray, tuple[str, ...]]:
     if task != "classification":
         return as_floats(series), ()
     text = as_text(series)
-    classes = tuple(as_text(series.drop_nulls().unique().sort()))  # numbers in their own order
+    classes = tuple(map(str, series.drop_nulls().unique().sort().to_list()))  # numbers in their own order
     if len(classes) < 2:
         raise ValueError(f"the target {series.name!r} is {classes[0]!r} everywhere: two labels at least are needed")
     code = {name: float(c) for c, name in enumerate(classes)}

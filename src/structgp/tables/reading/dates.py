@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -102,13 +100,14 @@ def read_numbered(numbers: pl.Series, style: str = "") -> Moments | None:
     """The moments that whole numbers count, in a column whose name says that it holds such."""
     import polars as pl
 
-    known = numbers.drop_nulls().cast(pl.Float64, strict=False)
-    if known.is_empty() or known.null_count() or (known != known.round()).any():
+    counted = numbers.cast(pl.Float64, strict=False)
+    known = counted.filter(numbers.is_not_null()).to_numpy()
+    if not len(known) or not np.all(known == np.round(known)):
         return None
     for way, (named, least, largest, what) in NUMBERED.items():
         if style == way or (named.search(numbers.name) and least <= known.min() and known.max() <= largest):
             each, begin = COUNTED[way]
-            micros = ((numbers.cast(pl.Float64) - begin) * (1e6 * each)).round().cast(pl.Int64)
+            micros = ((counted - begin) * (1e6 * each)).round().cast(pl.Int64)
             moments = micros.cast(pl.Datetime("us"))
             moments = moments.dt.date() if way == "serial" else moments.dt.replace_time_zone("UTC")
             note = f"numbers such as {known[0]:.0f} are read as {what}"
@@ -119,14 +118,15 @@ def read_numbered(numbers: pl.Series, style: str = "") -> Moments | None:
 def in_several_forms(text: pl.Series) -> bool:
     """Whether nearly all cells are dates, and too many of them are written in another way than the rest."""
     day = text.str.extract_groups(CELL).struct.unnest()["day"]
-    found = [day.str.contains(pattern).fill_null(False) for form, pattern in FORMS.items() if form not in ("%Y%m%d", "%Y%m")]
-    enough = MOSTLY * text.is_not_null().sum()
-    return max(one.sum() for one in found) < enough <= functools.reduce(operator.or_, found).sum()
+    patterns = [pattern for form, pattern in FORMS.items() if form not in ("%Y%m%d", "%Y%m")]
+    found = np.array([day.str.contains(pattern).fill_null(False).to_numpy() for pattern in patterns])
+    enough = MOSTLY * int(text.is_not_null().sum())
+    return bool(found.sum(axis=1).max() < enough <= found.any(axis=0).sum())
 
 
 def _with_colons(text: pl.Series) -> tuple[pl.Series, Callable[[str], str]]:
     """Times of day in rarer forms, as they are usually written, and the way back for how they are written."""
-    enough = MOSTLY * text.is_not_null().sum()
+    enough = MOSTLY * int(text.is_not_null().sum())
     for pattern, usual, back in RARE:
         if enough and text.str.contains(pattern).sum() >= enough:
             return text.str.replace(pattern, usual), back
@@ -233,9 +233,9 @@ def _month(parts: pl.DataFrame) -> pl.Series | None:
         return parts["m"].cast(pl.Int32)
     numbers = {name: month + 1 for month, name in enumerate(MONTHS)}
     numbers |= {name: numbers[english] for name, english in ELSEWHERE.items()}
-    word, number = parts["b"].str.to_lowercase(), {"default": None, "return_dtype": pl.Int32}
-    found = [word.str.slice(0, letters).replace_strict(numbers, **number) for letters in (4, 3)]  # juin and juillet
-    found = found[0].fill_null(found[1])
+    word = parts["b"].str.to_lowercase()
+    begins = lambda count: word.str.slice(0, count).replace_strict(numbers, default=None, return_dtype=pl.Int32)
+    found = begins(4).fill_null(begins(3))  # juin and juillet
     return found if found.is_not_null().any() else None
 
 

@@ -46,7 +46,10 @@ def _found(model: TableModel) -> str:
         rest = f" Of {how_many(nothing, 'other column')} no effect is sure." if nothing else ""
         return f"What matters most for {model.target} is {first.name}, which moves it by {moves(first)}{unit}{more}.{rest}"
     told = [part for part in parts_of(model) if part.name.removeprefix("another ").startswith(ABOUT)]
-    return f"In {model.target} there is {few([_in_words(part) for part in told])}." if told and found_terms(model) else ""
+    if not told or not found_terms(model):
+        return ""
+    *before, last = [_in_words(part) for part in told]
+    return f"In {model.target} there is {', '.join(before)}{', and ' if before else ''}{last}."
 
 
 def _in_words(part: Part) -> str:
