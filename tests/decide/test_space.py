@@ -8,7 +8,7 @@ from structgp.decide import search
 from structgp.decide.rules import Adaptive, box_around
 from structgp.decide.search import Search
 from structgp.decide.space import Space, as_limit
-from structgp.decide.warp import fit_warp, log_warp
+from structgp.decide.warp import fit_warp
 
 SPACE = Space(temp=(20, 80), flow=sg.log(0.1, 10), stages=sg.integer(1, 8), solvent=["water", "ethanol", "acetone"])
 
@@ -166,23 +166,6 @@ def test_warped_values_can_be_brought_back(values):
     if values == "steep":  # the better half is spread, the worst is no outlier
         assert z.max() < 4
         assert np.std(np.sort(z)[:20]) > 0.3
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_logarithms_make_one_noise_of_one_in_proportion(sign):
-    rng = np.random.default_rng(0)
-    y = sign * np.exp(rng.normal(0, 2, 40))
-    warp = log_warp(y)
-    z = warp(y)
-    np.testing.assert_allclose(warp.inverse(z), y, rtol=1e-10)
-    assert np.all(np.argsort(z) == np.argsort(y))
-    np.testing.assert_allclose([z.mean(), z.std()], [0, 1], atol=1e-12)
-    step = 1e-6 * np.abs(y)
-    np.testing.assert_allclose(warp.slope(y), (warp(y + step) - warp(y - step)) / (2 * step), rtol=1e-5)
-    np.testing.assert_allclose(np.ptp(np.abs(y) * warp.slope(y)), 0, atol=1e-12)
-    np.testing.assert_allclose(log_warp(1e6 * y)(1e6 * y), z, atol=1e-9)
-    assert log_warp(np.array([1.0, -1.0, 2.0])) is None
-    assert log_warp(np.full(3, 2.0)) is None
 
 
 def test_points_without_names_keep_their_types():

@@ -30,7 +30,7 @@ def test_an_output_that_hears_two_others_ties_their_lags():
 def test_a_gap_makes_a_series_no_narrower():
     t = np.linspace(-1, 1, 60)
     y, seen = np.sin(6 * t), np.abs(t - 0.25) > 0.4
-    np.testing.assert_allclose(_width(t[seen], y[seen]), _width(t, y), rtol=0.3)
+    assert 0.5 < _width(t[seen], y[seen]) / _width(t, y) < 2
 
 
 def test_lags_that_the_evidence_likes_nearly_as_well_are_begun_at_too():
@@ -38,7 +38,7 @@ def test_lags_that_the_evidence_likes_nearly_as_well_are_begun_at_too():
     X = np.stack([np.tile(t, 2), np.repeat([0.0, 1.0], 30)], axis=1)
     data = Data(np.sin(7 * X[:, :1]), np.zeros(60), np.ones(60, bool))
     near, far = 0.3 * REACH, -0.7 * REACH
-    of = lambda drop: lambda T: np.maximum(-400 * (T[:, 0] - near) ** 2, -drop - 400 * (T[:, 0] - far) ** 2)
+    of = lambda drop: lambda T: np.maximum(-2000 * (T[:, 0] - near) ** 2, -drop - 2000 * (T[:, 0] - far) ** 2)
     found = {}
     for drop in (0.5, 9.0):
         scan = {"lags": slice(0, 1), "shape": (1,), "count": 2, "X": X, "data": data, "variants": lambda theta, output: [theta]}

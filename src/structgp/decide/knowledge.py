@@ -20,21 +20,18 @@ from ..likelihoods.labels import Bernoulli
 from ..linalg.dense.cholesky import one_lapack_thread
 from ..parameters.priors import LogNormal
 from ..parameters.tree import learned as with_note
-from ..parameters.tree import with_free
 from ..process.gp import GP
 from . import acquire
 from .acquire import Belief, Failure, Outcome, View
 from .search import CLIMBERS, LOCAL, SPREAD
 from .surrogate import CAPACITIES, LEARNED, OFTEN, Learned, Measured, belief_of, capacity_for, learn, prior, unlearned
-from .warp import ValueWarp, fit_warp, log_warp
+from .warp import ValueWarp, fit_warp
 
 if TYPE_CHECKING:
     from .optimise import Optimiser
 
 MOST = CAPACITIES[-1] - 32  # rows that are looked at, and runs that failures are learned from
 NODES = 24  # of averages in the user's units
-NOISY = 0.01  # of the variance of warped values: noise from which on it is asked whether it is in proportion to them
-LOGS_PAY = 2.0  # nats from which on it is
 
 
 class Described(NamedTuple):
@@ -54,7 +51,6 @@ class Modes:
     climbed: int  # how long the history was when parameters were last learned anew
     models: tuple[Float[np.ndarray, " P"] | None, ...]
     outcomes: dict[str, Float[np.ndarray, " P"]]
-    logs: bool = False  # whether they are of logarithms of the values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +77,7 @@ class Knowledge:
         """What learning goes on from."""
         centers = tuple(None if one is None else np.asarray(one.draws.center) for one in self.learned)
         of_outcomes = {name: np.asarray(one.draws.center) for name, (_, one, _) in self.outcomes.items()}
-        return Modes(self.climbed, centers, of_outcomes, self.warp.logs)
+        return Modes(self.climbed, centers, of_outcomes)
 
     def view(self, pending: list[np.ndarray]) -> tuple[View, np.ndarray]:
         """What decides where to look next, given what is pending, and the best place so far."""
@@ -203,86 +199,20 @@ def learn_from(optimiser: Optimiser, fresh: bool) -> Knowledge:
     done, y, good = [run for run, keep in zip(done, kept, strict=True) if keep], y[kept], good[kept]
     X = space.seen(np.array([space.place(run.point) for run in done]))
     capacity = capacity_of(history)
+    noise = np.full(len(y), optimiser.noise or 0.0) * warp.slope(y) ** 2
+    measured = Measured.filled(X, warp(y), noise, capacity)
     some = some_rows(warp(y), LEARNED, optimiser.seed)
     few = min(capacity, capacity_for(LEARNED + 1))
+    shown = measured.resized(few, some)
     last = optimiser.modes
     climbs = last is None or len(y) <= OFTEN or len(history) - last.climbed >= 4
     seed = optimiser._seed(0)
     climbed = len(history) if last is None or climbs else last.climbed
-    on_scale = functools.partial(_on_scale, optimiser, X, y, capacity=capacity, some=some, few=few, climbs=climbs)
-    knowing = functools.partial(Knowledge, optimiser, len(history), climbed, capacity)
-    measured = _measured(optimiser, warp, X, y, capacity)
-    early = _looking(functools.partial(knowing, warp, X, measured, good), optimiser, measured) if fresh else None
-    logs = log_warp(y) if optimiser.warp and optimiser.noise is None else None
-    if last is not None and last.logs and not climbs and logs is not None:
-        found = on_scale(logs)
-    else:
-        found = on_scale(warp)
-        if climbs and logs is not None and found.noise > NOISY:
-            by_logs = on_scale(logs)
-            found = by_logs if by_logs.log_evidence - found.log_evidence > LOGS_PAY else found
-    weights = normalised(found.logs)[1] if len(found.logs) > 1 else np.ones(1)
-    outcomes = {}
-    for number, name in enumerate(optimiser.outcome_constraints):
-        values = np.array([run.outcomes[name] for run in done])
-        scale = fit_warp(values, False)
-        rows = Measured.filled(X, scale(values), np.zeros(len(y)), capacity)
-        center = None if last is None else last.outcomes.get(name)
-        gp = prior(None, space.columns, None)
-        one = learn(gp, rows.resized(few, some), center, optimiser.members, seed + number + 1, climbs)
-        outcomes[name] = scale, one, rows
-    if early is not None:
-        early.wait()
-    of_models = found.learned, found.fitted, weights
-    return knowing(found.warp, X, found.measured, good, *of_models, outcomes, _failures(optimiser, capacity), tuple(remarks))
-
-
-class _OnScale(NamedTuple):
-    """What was learned of values on one scale."""
-
-    warp: ValueWarp
-    measured: Measured
-    learned: tuple[Learned | None, ...]  # of each model
-    fitted: tuple[Any, ...]
-    logs: Float[np.ndarray, " K"]  # the evidence of each
-    jacobian: float  # by how much that of values as they were measured is larger
-
-    @property
-    def log_evidence(self) -> float:
-        """Of all models together, on the scale of the measurements."""
-        return float(np.logaddexp.reduce(self.logs)) + self.jacobian
-
-    @property
-    def noise(self) -> float:
-        """The largest noise variance that a model has learned; none of models that learn in their own way."""
-        noises = [with_free(one.gp, one.draws.center).likelihood.noise for one in self.learned if one is not None]
-        return float(np.max(noises)) if len(noises) == len(self.learned) else 0.0
-
-
-def _measured(optimiser: Optimiser, warp: ValueWarp, X: np.ndarray, y: np.ndarray, capacity: int) -> Measured:
-    """The rows that models see."""
-    noise = np.full(len(y), optimiser.noise or 0.0) * warp.slope(y) ** 2
-    return Measured.filled(X, warp(y), noise, capacity)
-
-
-def _on_scale(
-    optimiser: Optimiser,
-    X: np.ndarray,
-    y: np.ndarray,
-    warp: ValueWarp,
-    *,
-    capacity: int,
-    some: np.ndarray,
-    few: int,
-    climbs: bool,
-) -> _OnScale:
-    """What all models learn of warped values; climbs begin where the last ones on this scale ended."""
-    last = optimiser.modes if optimiser.modes is not None and optimiser.modes.logs == warp.logs else None
-    measured = _measured(optimiser, warp, X, y, capacity)
-    shown = measured.resized(few, some)
+    knowing = functools.partial(Knowledge, optimiser, len(history), climbed, capacity, warp, X, measured, good)
     learned: list[Learned | None] = []
     fitted: list[Any] = []
     logs = []
+    early = _looking(knowing, optimiser, measured) if fresh else None
     for number, model in enumerate(optimiser.models.values()):
         if model is not None and not isinstance(model, GP):
             fitted.append(model.fit(X, warp(y)))
@@ -295,14 +225,25 @@ def _on_scale(
                 )
             logs.append(0.0 if evidence is None else float(evidence))
             continue
-        gp = prior(None, optimiser.space.columns, optimiser.noise) if model is None else model
+        gp = prior(None, space.columns, optimiser.noise) if model is None else model
         center = None if last is None else last.models[number]
-        one = learn(gp, shown, center, optimiser.members, optimiser._seed(0), climbs, optimiser.method)
+        one = learn(gp, shown, center, optimiser.members, seed, climbs, optimiser.method)
         learned.append(dataclasses.replace(one, measured=measured))
         fitted.append(None)
         logs.append(one.draws.evidence.log)
-    jacobian = float(np.sum(np.log(warp.slope(y[some]))))
-    return _OnScale(warp, measured, tuple(learned), tuple(fitted), np.array(logs), jacobian)
+    weights = normalised(np.array(logs))[1] if len(logs) > 1 else np.ones(1)
+    outcomes = {}
+    for number, name in enumerate(optimiser.outcome_constraints):
+        values = np.array([run.outcomes[name] for run in done])
+        scale = fit_warp(values, False)
+        rows = Measured.filled(X, scale(values), np.zeros(len(y)), capacity)
+        center = None if last is None else last.outcomes.get(name)
+        gp = prior(None, space.columns, None)
+        one = learn(gp, rows.resized(few, some), center, optimiser.members, seed + number + 1, climbs)
+        outcomes[name] = scale, one, rows
+    if early is not None:
+        early.wait()
+    return knowing(tuple(learned), tuple(fitted), weights, outcomes, _failures(optimiser, capacity), tuple(remarks))
 
 
 def _looking(knowing: Callable[..., Knowledge], optimiser: Optimiser, measured: Measured) -> Early | None:

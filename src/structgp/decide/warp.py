@@ -5,8 +5,6 @@ half of the values sets it here: with the median m and the root mean square b of
 goes through Yeo and Johnson's (2000) map, whose power λ maximises the likelihood of normal values, and is standardised. λ
 stays within [−2, 2], so that good values, to which nobody knows a bound, are mapped onto all numbers below; there is a bound
 above if λ < 0.
-
-Values of one sign may be taken by their logarithms instead, where noise in proportion to them is the same everywhere.
 """
 
 from __future__ import annotations
@@ -24,38 +22,28 @@ LOOKS, EXACT = 9, 2e-4  # powers that are compared at once, and how near to the 
 
 @dataclasses.dataclass(frozen=True)
 class ValueWarp:
-    """An increasing map of measurements: centre and scale, a power, and centre and scale once more.
-
-    With `logs` it is the logarithm of y/scale in place of a power; of negative values, whose scale is negative, less this.
-    """
+    """An increasing map of measurements: centre and scale, a power, and centre and scale once more."""
 
     center: float = 0.0
     scale: float = 1.0
     power: float = 1.0
     shift: float = 0.0
     size: float = 1.0
-    logs: bool = False
 
     def __call__(self, y: Any) -> np.ndarray:
         """The warped values."""
-        v = (np.asarray(y, dtype=float) - self.center) / self.scale
-        curved = np.sign(self.scale) * np.log(v) if self.logs else _bent(v, self.power)
-        return (curved - self.shift) / self.size
+        return (_bent((np.asarray(y, dtype=float) - self.center) / self.scale, self.power) - self.shift) / self.size
 
     def inverse(self, z: Any) -> np.ndarray:
         """The values that are warped to these; infinite beyond the bound that they may have."""
-        curved = self.shift + self.size * np.asarray(z, dtype=float)
-        if not self.logs:
-            return self.center + self.scale * _straight(curved, self.power)
-        with np.errstate(over="ignore"):
-            return self.scale * np.exp(np.sign(self.scale) * curved)
+        return self.center + self.scale * _straight(self.shift + self.size * np.asarray(z, dtype=float), self.power)
 
     def slope(self, y: Any) -> np.ndarray:
         """The derivative of the map, by which noise is measured on the other side."""
         v = (np.asarray(y, dtype=float) - self.center) / self.scale
-        powers = self.power - 1, 1 - self.power
-        of_curve = 1 / v if self.logs else np.where(v >= 0, (np.abs(v) + 1) ** powers[0], (np.abs(v) + 1) ** powers[1])
-        return of_curve / (np.abs(self.scale) * self.size)
+        return np.where(v >= 0, (np.abs(v) + 1) ** (self.power - 1), (np.abs(v) + 1) ** (1 - self.power)) / (
+            self.scale * self.size
+        )
 
 
 def fit_warp(y: Float[np.ndarray, " N"], bent: bool = True) -> ValueWarp:
@@ -76,16 +64,6 @@ def fit_warp(y: Float[np.ndarray, " N"], bent: bool = True) -> ValueWarp:
     bent_values = _bent(v, power)
     size = float(np.std(bent_values))
     return ValueWarp(center, scale, power, float(np.mean(bent_values)), size if size > 0 else 1.0)
-
-
-def log_warp(y: Float[np.ndarray, " N"]) -> ValueWarp | None:
-    """The map by logarithms, standardised; None where values have not one sign, or are all the same."""
-    if not (np.all(y > 0) or np.all(y < 0)):
-        return None
-    scale = float(np.median(y))
-    curved = np.sign(scale) * np.log(y / scale)
-    size = float(np.std(curved))
-    return ValueWarp(0.0, scale, 1.0, float(np.mean(curved)), size, logs=True) if size > 0 else None
 
 
 def _size(x: Float[np.ndarray, " N"]) -> float:
