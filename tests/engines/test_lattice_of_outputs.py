@@ -91,6 +91,8 @@ def test_messages():
         sg.FIR(np.ones((2, 3)), axes=2)
     with pytest.raises(ValueError, match=r"FIR needs weights of shape \(P, q\), or \(P, M, q\) for M noises, got \(3,\)"):
         sg.FIR(np.ones(3))
+    with pytest.raises(ValueError, match="axes must be a whole number, 1 or more, got 0"):
+        sg.FIR(np.ones((2, 3)), axes=0)
     kernel = sg.FIR(np.ones((2, 2, 2)), axes=2)
     with pytest.raises(ValueError, match=r"FIR acts on \(2 places on a lattice, output\), but the inputs have 2 columns"):
         sg.covariance(kernel, np.zeros((2, 2)), np.zeros((2, 2)))

@@ -115,6 +115,7 @@ def test_what_has_a_closed_form(x64):
         (sg.GP(sg.Spline()), {}, r"Spline\(.*\) starts from less than all of its states"),
         (sg.GP(sg.ChangePoint(sg.Matern12(), sg.Matern32(), 2.0)), {"structure": "markov"}, "depends on the place"),
         (sg.GP(sg.Matern32(), sg.Gaussian(0.0)), {}, "observations without noise leave it where it starts"),
+        (GP, {"starts": [GP]}, "method='em' goes on from the values of the model: leave out starts and rotations"),
         (GP, {"method": "guess"}, r"method must be one of \['em', 'evidence'\], got 'guess'"),
     ],
 )

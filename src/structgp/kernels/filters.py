@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import Numbers, Point, Scalar, double_precision, how_many
+from .._types import Numbers, Point, Scalar, double_precision, how_many, whole
 from ..linalg.markov.shared_noise import Modes, matern_filters_covariance
 from ..parameters.supports import nonnegative, positive, real
 from ..parameters.tree import Annotated, Parametrised, parameter
@@ -318,7 +318,7 @@ class FIR(Kernel):
     axes: int = eqx.field(static=True, default=1)
 
     def __check_init__(self) -> None:
-        if np.ndim(self.weights) - self.axes not in (1, 2) or self.axes < 1 or not np.size(self.weights):
+        if np.ndim(self.weights) - whole(self.axes, "axes", 1) not in (1, 2) or not np.size(self.weights):
             sizes = "q" if self.axes == 1 else ", ".join(f"q{k + 1}" for k in range(self.axes))
             along = f" along {self.axes} axes" if self.axes != 1 else ""
             raise ValueError(

@@ -72,6 +72,8 @@ def learned(task: Planned, asked: Asked, approximation: Approximation | None) ->
     gp, inputs, data, _, rule = task
     if rule is not None and asked.method == "em":
         raise ValueError("method='em' needs Gaussian observations: leave it out, and the evidence is climbed by its gradient")
+    if asked.method == "em" and (len(asked.starts) or asked.rotations):
+        raise ValueError("method='em' goes on from the values of the model: leave out starts and rotations, or method")
     restarts = _restarts(task, asked.method) if asked.restarts is None else asked.restarts
     options: dict[str, Any] = {
         "restarts": whole(restarts, "restarts"),
