@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._types import double_precision
 from ..kernels.filters import Cascade, TransferFunction
 from ..learn.peak import Averaging
 from ..likelihoods.gaussian import Gaussian
@@ -29,6 +30,7 @@ MOST_MODES, MOST_OF_INPUT = 4, 2
 MEMBERS = 16  # of the average
 
 
+@double_precision
 def identify_analog(u: np.ndarray, y: np.ndarray, t: np.ndarray, lags: int | None, seed: int) -> Identified:
     """The system between an input (N, 1) at these times and an output that ends with it, NaN where they were not seen."""
     if u.shape[1] > 1:
