@@ -63,11 +63,8 @@ class White(Kernel):
         return self.variance * jnp.all(x == z)
 
 
-class IntegratedWiener(Kernel):
-    """The (order−1)-fold integral of Brownian motion that starts at zero at `start` and runs both ways from there.
-
-    k = variance · ∫₀^a (a−u)^{m−1} (b−u)^{m−1} du / (m−1)!², a ≤ b the distances from the start on the same side.
-    """
+class _Integrated(Kernel):
+    """Brownian motion integrated order−1 times, from zero at `start` on, both ways."""
 
     variance: Numbers = parameter(1.0, positive)
     order: int = eqx.field(static=True, default=2, kw_only=True, converter=whole_number)
@@ -77,6 +74,13 @@ class IntegratedWiener(Kernel):
         return self.variance * integrated_wiener(
             one_coordinate(self, x) - self.start, one_coordinate(self, z) - self.start, self.order
         )
+
+
+class IntegratedWiener(_Integrated):
+    """The (order−1)-fold integral of Brownian motion that starts at zero at `start` and runs both ways from there.
+
+    k = variance · ∫₀^a (a−u)^{m−1} (b−u)^{m−1} du / (m−1)!², a ≤ b the distances from the start on the same side.
+    """
 
 
 class Wiener(Kernel):
@@ -89,21 +93,12 @@ class Wiener(Kernel):
         return self.variance * integrated_wiener(one_coordinate(self, x) - self.start, one_coordinate(self, z) - self.start, 1)
 
 
-class Spline(Kernel):
+class Spline(_Integrated):
     """The smoothing spline: `IntegratedWiener` plus a polynomial of degree order−1 about which nothing is known.
 
     The posterior mean minimises Σ(f−y)² + λ∫(f^(order))² with λ = noise/variance, and does not depend on `start`; set it near
     the data for the best conditioning.
     """
-
-    variance: Numbers = parameter(1.0, positive)
-    order: int = eqx.field(static=True, default=2, kw_only=True, converter=whole_number)
-    start: Scalar = eqx.field(default=0.0, kw_only=True, converter=as_float)
-
-    def between(self, x: Point, z: Point) -> Scalar:
-        return self.variance * integrated_wiener(
-            one_coordinate(self, x) - self.start, one_coordinate(self, z) - self.start, self.order
-        )
 
     def null_space(self, x: Point) -> Numbers:
         return (one_coordinate(self, x) - self.start) ** jnp.arange(self.order)

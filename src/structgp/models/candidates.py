@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -362,11 +363,13 @@ def sums(
     functions = functions_of(classes)
     least = COMPILING_SINES + functions * N * D * 5e-5
     if task == "regression":
-        return {"additive": _additive(shape, limits), "projection-pursuit": _projections(D, seed, limits, least)}
+        projections = _projections(ProjectionPursuitGP, lambda fitted: fitted.model, D, seed, limits, least)
+        return {"additive": _additive(shape, limits), "projection-pursuit": projections}
     limits = limits._replace(seconds=limits.seconds / functions)
+    projected = functools.partial(ProjectionPursuitLabels, likelihood)
     found = {
         "additive": _additive_labels(shape, likelihood, task, functions, seed, limits),
-        "projection-pursuit": _projected_labels(D, likelihood, seed, limits, least),
+        "projection-pursuit": _projections(projected, lambda fitted: fitted.model.functions, D, seed, limits, least),
     }
     return {structure: by_class(one, classes) for structure, one in found.items()}
 
@@ -382,14 +385,17 @@ def _additive(shape: tuple[int, int], limits: Limits) -> Candidate:
     return Candidate(SUMS["additive"], fit, refit, seconds, compiling=COMPILING_SPLINES)
 
 
-def _projections(columns: int, seed: int, limits: Limits, least: float) -> Candidate:
+def _projections(
+    model: Callable[..., Any], functions: Callable[[Any], Any], columns: int, seed: int, limits: Limits, least: float
+) -> Candidate:
+    """A sum of functions of learned projections; `functions` are those of a fitted one."""
     options: dict[str, Any] = {"seed": seed, "max_evaluations": limits.evaluations}
 
     def fit(X: Any, y: np.ndarray, tell: Tell, deadline: Deadline) -> Any:
-        model = ProjectionPursuitGP(seconds=_least(limits.seconds, deadline), **limits.most)
-        return model.fit(X, y, progress=tell, **options)
+        in_time = model(seconds=_least(limits.seconds, deadline), **limits.most)
+        return in_time.fit(X, y, progress=tell, **options)
 
-    numbers = lambda fitted: fitted.model.projections * (columns + 1)
+    numbers = lambda fitted: functions(fitted).projections * (columns + 1)
     return Candidate(SUMS["projection-pursuit"], fit, _given, least, numbers=numbers, compiling=COMPILING_SINES)
 
 
@@ -420,17 +426,6 @@ def _additive_labels(
     numbers = lambda fitted: len(free_vector(fitted.model.kernel))
     seconds = COMPILING_SPLINES + functions * rows * D**2 * 1e-5
     return Candidate(SUMS["additive"], fit, refit, seconds, numbers=numbers, compiling=COMPILING_SPLINES)
-
-
-def _projected_labels(columns: int, likelihood: Likelihood, seed: int, limits: Limits, least: float) -> Candidate:
-    options: dict[str, Any] = {"seed": seed, "max_evaluations": limits.evaluations}
-
-    def fit(X: Any, y: np.ndarray, tell: Tell, deadline: Deadline) -> Any:
-        model = ProjectionPursuitLabels(likelihood, seconds=_least(limits.seconds, deadline), **limits.most)
-        return model.fit(X, y, progress=tell, **options)
-
-    numbers = lambda fitted: fitted.model.functions.projections * (columns + 1)
-    return Candidate(SUMS["projection-pursuit"], fit, _given, least, numbers=numbers, compiling=COMPILING_SINES)
 
 
 def by_class(one: Candidate, classes: int) -> Candidate:

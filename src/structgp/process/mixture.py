@@ -186,11 +186,7 @@ class FittedMixture(Drawn, Result):
     def gradient_posterior(self, x: Any) -> GradientBelief:
         """The belief about the gradient of f at one place, as of `Fitted.gradient_posterior`."""
         parts = [member.gradient_posterior(x) for member in self.members]
-        means = np.stack([part.mean for part in parts])
-        mean = self._average(list(means))
-        apart = (means - mean).reshape(*means.shape[:2], -1)
-        between = np.einsum("k,kit,kjt->ij", self.weights, apart, apart) / apart.shape[2]  # one for all targets
-        return GradientBelief(mean, self._average([part.covariance for part in parts]) + between)
+        return GradientBelief(self._average([part.mean for part in parts]), self._covariance(parts))
 
     @double_precision
     def integral(self, box: Any) -> Moments:
@@ -258,11 +254,8 @@ class FittedMixture(Drawn, Result):
     def basis_weights(self) -> BasisWeights:
         """The posterior of the weights of basis functions."""
         parts = [member.basis_weights() for member in self.members]
-        means = np.stack([part.mean for part in parts])
-        apart = (means - self._average(list(means))).reshape(*means.shape[:2], -1)
-        between = np.einsum("k,kit,kjt->ij", self.weights, apart, apart) / apart.shape[2]  # one for all targets
-        mean, variance = mixed_moments(means, np.stack([part.variance for part in parts]), self.weights)
-        return BasisWeights(mean, variance, self._average([part.covariance for part in parts]) + between)
+        mean, variance = self._moments(parts)
+        return BasisWeights(mean, variance, self._covariance(parts))
 
     @double_precision
     def update(
@@ -390,9 +383,16 @@ class FittedMixture(Drawn, Result):
     def _average(self, values: Sequence[np.ndarray]) -> np.ndarray:
         return np.tensordot(self.weights, np.stack(values), axes=1)
 
-    def _moments(self, parts: Sequence[Moments]) -> Moments:
+    def _moments(self, parts: Sequence[Any]) -> Moments:
         means, variances = (np.stack([getattr(part, name) for part in parts]) for name in ("mean", "variance"))
         return mixed_moments(means, variances, self.weights)
+
+    def _covariance(self, parts: Sequence[Any]) -> np.ndarray:
+        """What the members leave open of several numbers, and what they differ by: one for all targets."""
+        means = np.stack([part.mean for part in parts])
+        apart = (means - self._average(list(means))).reshape(*means.shape[:2], -1)
+        between = np.einsum("k,kit,kjt->ij", self.weights, apart, apart) / apart.shape[2]
+        return self._average([part.covariance for part in parts]) + between
 
     def _new_points(self, X: Any) -> np.ndarray:
         return self.mode._new_points(X)

@@ -83,6 +83,14 @@ def spread(constant, gap):
     return constant.reshape(constant.shape + (1,) * jnp.ndim(gap))
 
 
+def horner(terms, u):
+    """Σ terms_k u^k, for constant matrices."""
+    total = spread(terms[-1], u)
+    for term in terms[-2::-1]:
+        total = total * u + spread(term, u)
+    return total
+
+
 def kron(A, B):
     """The Kronecker product over the leading two axes."""
     out = A[:, None, :, None] * B[None, :, None, :]

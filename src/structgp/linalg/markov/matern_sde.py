@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from structgp.linalg.markov.chain_base import spread
+from structgp.linalg.markov.chain_base import horner, spread
 
 _TERMS = 34  # of the incomplete-gamma series: below 1e-17 for x ≤ 2 u₀ ≤ 5
 _FAR = 700.0  # e^{−u} is zero to rounding beyond; also keeps u^k finite
@@ -74,11 +74,7 @@ def _noise_polynomials(m: int) -> np.ndarray:
 def transition(u: Float[Array, "*gaps"], m: int) -> Float[Array, "m m *gaps"]:
     """A(u) = exp(F u)."""
     u = jnp.minimum(u, _FAR)
-    terms = nilpotent_terms(m)
-    total = spread(terms[-1], u)
-    for term in terms[-2::-1]:
-        total = total * u + spread(term, u)
-    return jnp.exp(-u) * total
+    return jnp.exp(-u) * horner(nilpotent_terms(m), u)
 
 
 def _noise_near(u, m):

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from structgp.linalg.markov.chain_base import Chain, number, spread
+from structgp.linalg.markov.chain_base import Chain, horner, number, spread
 
 _NEAR = 1.5  # largest u for the series
 TERMS = 28, 42  # of the series of A and of Q: what is left out is below 1e-17
@@ -102,13 +102,6 @@ def _series(M: int) -> tuple[np.ndarray, np.ndarray]:
     return np.stack(A[: TERMS[0]]), np.stack(Q[: TERMS[1]])
 
 
-def _horner(terms, u):
-    total = spread(terms[-1], u)
-    for term in terms[-2::-1]:
-        total = total * u + spread(term, u)
-    return total
-
-
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def transition(u: Float[Array, "*gaps"], M: int) -> Float[Array, "M M *gaps"]:
     """A(u)."""
@@ -117,7 +110,7 @@ def transition(u: Float[Array, "*gaps"], M: int) -> Float[Array, "M M *gaps"]:
         jnp.exp(p.real * v) * (spread(R.real, v) * jnp.cos(p.imag * v) - spread(R.imag, v) * jnp.sin(p.imag * v))
         for p, R in zip(numbers.roots, numbers.residues, strict=True)
     )
-    return jnp.where(u < _NEAR, _horner(_series(M)[0], jnp.minimum(u, _NEAR)), far)
+    return jnp.where(u < _NEAR, horner(_series(M)[0], jnp.minimum(u, _NEAR)), far)
 
 
 @transition.defjvp
@@ -134,7 +127,7 @@ def noise(u: Float[Array, "*gaps"], M: int) -> Float[Array, "M M *gaps"]:
     A, V = transition(u, M), constants(M).stationary
     AV = [sum(A[:, k] * V[k, j] for k in range(M) if V[k, j]) for j in range(M)]
     far = spread(V, u) - sum(AV[j][:, None] * A[None, :, j] for j in range(M))
-    return jnp.where(u < _NEAR, _horner(_series(M)[1], jnp.minimum(u, _NEAR)), far)
+    return jnp.where(u < _NEAR, horner(_series(M)[1], jnp.minimum(u, _NEAR)), far)
 
 
 @noise.defjvp
