@@ -185,7 +185,7 @@ def climb(
 ) -> tuple[Any, Learning]:
     """The model at the best point that L-BFGS-B reaches from the best of the starts and from others around it.
 
-    Where no climb gets as high as `given` stands, it is climbed from there: a start in whatever units it was said in, which
+    Where no climb gets higher than `given` stands, it is climbed from there: a start in whatever units it was said in, which
     is not to decide on which hill data in other units end.
 
     When the deadline passes, every climb ends with the best that it has found. `units` is the matrix A with θ = A z, where z
@@ -232,7 +232,7 @@ def climb(
     of_others = {id(run) for run in runs[1 + restarts :]}
     winner = max(runs, key=lambda run: run.value + (TIE if id(run) in of_others and _rugged(model) else 0.0))
     in_time = winner.message not in (OUT_OF_TIME, INTERRUPTED)
-    if given is not None and in_time and objective(given)[0] > winner.value:
+    if given is not None and in_time and objective(given)[0] >= winner.value:
         return climb(model, objective, [given], count, began, **from_given)
     kinds = [max((run.value for run in part), default=None) for part in (runs[: 1 + restarts], runs[1 + restarts :])]
     names = np.asarray(free_names(model))

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._types import double_precision
 from ..engines.base import GLIMPSE, SOME, gaussian
 from ..inputs.layouts import Grid, Inputs, as_inputs
 from ..inputs.observations import Data
@@ -490,6 +491,7 @@ def _(kernel: Filters, scales: np.ndarray, variance: Any) -> Kernel:
 
 
 @suggest.register
+@double_precision
 def _(kernel: Cascade, scales: np.ndarray, variance: Any) -> Kernel:
     now = np.array([float(kernel.between(x, x)) for x in np.array([[0.0, 0.0], [0.0, 1.0]])])
     first, second = np.sqrt(np.broadcast_to(variance, 2) / now)
