@@ -167,6 +167,8 @@ def test_outputs_that_share_nothing_are_kept_apart():
     quick = {"parameters": "best", "restarts": 0, "logs": False}
     two = np.stack([np.sin(3 * x), np.cos(1.7 * x + 1)], axis=1) + 0.1 * rng.standard_normal((24, 2))
     apart = sg.fit_outputs(x, two, **quick)
+    assert apart.summary().splitlines() == apart.words()
+    assert (apart.log_evidence, apart.plan) == (apart.fitted.log_evidence, apart.fitted.plan)
     assert apart.correlations().correlation[0, 1] == 0.0
     assert apart.words()[-1] == "nothing is shared, as far as the data tell"
     single = sg.GP(sg.Matern32(), sg.Gaussian(0.1), mean=0.0)
