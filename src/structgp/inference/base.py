@@ -198,9 +198,9 @@ def search(
         found.append(find_sites(model, inputs, data, engine, rule, start, tolerance))
         if found[-1].status == CONVERGED and not every:
             return found[-1]
-    for start in (cold, as_the_real_side_says(model, data, cold)):
-        if start is not None:
-            found.append(find_sites(model, inputs, data, engine, rule, start, tolerance))
+    real = as_the_real_side_says(model, data, cold)
+    for start in (cold,) if real is None else (cold, real):
+        found.append(find_sites(model, inputs, data, engine, rule, start, tolerance))
     best = likeliest(found)
     return best if best.status == CONVERGED else _by_way_of_easier(model, inputs, data, engine, rule, cold, best, tolerance)
 

@@ -93,7 +93,7 @@ class SiteEvidence:
         every = not self.model.likelihood.log_concave
         return search(*self._arguments(theta), self._cold, list(self._last.values()), every=every)
 
-    def _arguments(self, theta: Float[Any, " P"]) -> tuple[Any, ...]:
+    def _arguments(self, theta: Float[Any, " P"]) -> tuple[Any, Inputs, Data, Engine, Inference]:
         at = with_free(self.model, np.asarray(theta))
         return at, self._inputs, self._data, self.engine.tuned(at, self.inputs, self.data), self.inference
 
