@@ -36,6 +36,7 @@ TOGETHER = (
 MOST_NAMES = 8  # columns of one kind that are named
 LONG = 40  # characters of a cell that is not to be squeezed on a small screen
 SENTENCE, GAP, NARROW = 24, 2, 50  # characters: of a line of a sentence, between two columns, across a small screen
+COLUMNS = 3  # that a small screen has room for beside each other
 LATE = "There was no time to look at them one by one: structgp report model.structgp does."
 
 
@@ -247,7 +248,7 @@ def _table(rows: list[list[str]]) -> str:
     cell = lambda name, value: f'<td data-name="{name}"{long(value)}>{html.escape(value)}</td>'
     line = lambda row: "<tr>" + "".join(map(cell, names, map(str, row))) + "</tr>"
     body = "".join(map(line, rows[1:]))
-    cards = ' class="cards"' if _least_width(rows) > NARROW else ""
+    cards = ' class="cards"' if _least_width(rows) > NARROW or len(rows[0]) > COLUMNS else ""
     return f"<table{cards}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
