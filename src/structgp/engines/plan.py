@@ -309,7 +309,7 @@ def plan(
 def check_structure(structure: Any, latents: int = 1, more: Iterable[str] = ()) -> None:
     """Refuse what is no structure: an exact one, what may stand in for it by name, or one `more` that this door knows."""
     engines: tuple[Engine, ...] = (*ENGINES, *BY_NAME) if latents == 1 else SEVERAL
-    known = list(dict.fromkeys([*(engine.structure for engine in engines), *NAMED, *NAMES, *more]))
+    known = list(dict.fromkeys([*(engine.structure for engine in engines), *sorted(NAMED), *NAMES, *more]))
     if not isinstance(structure, str) or structure not in ("auto", *known):
         raise ValueError(
             f"structure must be 'auto' or one of {known}, or say how many as 'inducing:200' and 'neighbours:20' do, "
