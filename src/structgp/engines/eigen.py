@@ -46,28 +46,31 @@ class EigenConditional(GridConditional):
     """A grid given equally noisy values: α = C⁻¹T and C⁻¹ of the cells that were seen, in the basis of the eigenvectors."""
 
     structure: Kronecker
-    seen: kron.Seen
+    vectors: tuple[Float[Array, "_ _"], ...]
     alpha: Float[Array, " C *sizes"]  # in the basis of the eigenvectors
+    inverse: Float[Array, "*sizes"]  # 1/(Λ + noise)
     noise: Float[Array, ""]
+    log_det: Float[Array, ""]
     gram: Float[Array, "C C"]
-    unseen: Int[Array, " H"] | None  # cells without a value
+    unseen: Int[Array, " H"] | None = None  # cells without a value
+    U: Float[Array, " H *sizes"] | None = None  # what these take from C⁻¹, as `kron.Seen` has it
 
     @property
     def row_size(self) -> int:
         return row_numbers(self.structure.sizes, len(self.alpha) + (0 if self.unseen is None else len(self.unseen)))
 
     def joint_size(self, places: int) -> int:
-        return 4 * places**2 + 3 * places * self.seen.inverse.size
+        return 4 * places**2 + 3 * places * self.inverse.size
 
     def log_det_and_gram(self) -> tuple[Float[Array, ""], Float[Array, "C C"]]:
-        return self.seen.log_det, self.gram
+        return self.log_det, self.gram
 
     def at(self, X: Float[Array, "M D"], part: int | None = None) -> tuple[Float[Array, "M _"], Float[Array, " M"]]:
         rows, prior = rows_of(self.structure, X, part)
         rows = self._turned(rows)
-        explained = contract(kron.squared(rows), self.seen.inverse[None])[:, 0]
-        if self.seen.U is not None:
-            explained -= jnp.sum(contract(rows, self.seen.U) ** 2, axis=1)
+        explained = contract(kron.squared(rows), self.inverse[None])[:, 0]
+        if self.U is not None:
+            explained -= jnp.sum(contract(rows, self.U) ** 2, axis=1)
         return contract(rows, self.alpha), jnp.maximum(prior - explained, 0.0)
 
     def on_grid(self, grid: Grid) -> tuple[Float[Array, "M _"], Float[Array, " M"]]:
@@ -79,9 +82,9 @@ class EigenConditional(GridConditional):
     def joint(self, X: Float[Array, "M D"]) -> tuple[Float[Array, "M _"], Float[Array, "M M"]]:
         rows = self._turned(rows_of(self.structure, X, None)[0])
         A = every_cell(rows)
-        explained = (A * jnp.ravel(self.seen.inverse)) @ A.T
-        if self.seen.U is not None:
-            taken = contract(rows, self.seen.U)
+        explained = (A * jnp.ravel(self.inverse)) @ A.T
+        if self.U is not None:
+            taken = contract(rows, self.U)
             explained -= taken @ taken.T
         return contract(rows, self.alpha), covariance(self.kernel, X, X) - explained
 
@@ -91,26 +94,26 @@ class EigenConditional(GridConditional):
         of_prior, of_noise = jax.random.split(key)
         here, new = joint_draws(self.structure, there, of_prior, n)
         noisy = here + jnp.sqrt(self.noise) * jax.random.normal(of_noise, here.shape)
-        rotated = kron.products(kron.transposed(self.seen.parts.vectors), _without(noisy, self.unseen))
-        alpha = self.seen.applied(rotated)
+        rotated = kron.products(kron.transposed(self.vectors), _without(noisy, self.unseen))
+        alpha = kron.applied(self.inverse, self.U, rotated)
         return there.from_grid(new - kron.products(self._turned(cross(there, self.structure)), alpha))
 
     def inverse_parts(self) -> tuple[Float[Array, " _"], Float[Array, "N C"]]:
-        vectors = self.seen.parts.vectors
+        vectors = self.vectors
         of_seen = lambda X: self.structure.from_grid(_without(X, self.unseen))  # zero elsewhere, without what rounding leaves
         return of_seen(self._diagonal(vectors)[None])[:, 0], of_seen(kron.products(vectors, self.alpha))
 
     def _diagonal(self, rows: kron.Matrices) -> Float[Array, "*new"]:
         """diag(R C⁻¹Rᵀ) for R = ⊗R_d, in the basis of the eigenvectors."""
-        whole = kron.product(kron.squared(rows), self.seen.inverse)
-        if self.seen.U is None:
+        whole = kron.product(kron.squared(rows), self.inverse)
+        if self.U is None:
             return whole
         take = lambda left, u: (left - kron.product(rows, u) ** 2, None)
-        return jax.lax.scan(take, whole, self.seen.U)[0]
+        return jax.lax.scan(take, whole, self.U)[0]
 
     def _turned(self, rows: list[Float[Array, "_ _"]]) -> list[Float[Array, "_ _"]]:
         """Covariances with the places of each factor as covariances with its eigenvectors."""
-        return [R @ Q for R, Q in zip(rows, self.seen.parts.vectors, strict=True)]
+        return [R @ Q for R, Q in zip(rows, self.vectors, strict=True)]
 
 
 def cost_of_axes(sizes: tuple[int, ...], flops: float, holes: int = 0) -> Cost:
@@ -178,8 +181,10 @@ class Eigen(Engine):
         seen = kron.Seen.of(structure.matrices(), noise, unseen)
         T = _without(structure.to_grid(sites.targets), unseen)
         rotated = kron.products(kron.transposed(seen.parts.vectors), T)
-        alpha = seen.applied(rotated)
-        return EigenConditional(structure, seen, alpha, noise, kron.together(rotated, alpha), unseen)
+        alpha = kron.applied(seen.inverse, seen.U, rotated)
+        gram = kron.together(rotated, alpha)
+        vectors = seen.parts.vectors
+        return EigenConditional(structure, vectors, alpha, seen.inverse, noise, seen.log_det, gram, unseen, seen.U)
 
     def _unseen(self, structure: Kronecker, sites: Sites) -> Int[Array, " H"] | None:
         """Which cells, counted over the grid, have no value."""

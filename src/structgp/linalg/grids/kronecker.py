@@ -168,10 +168,13 @@ class Seen(NamedTuple):
         U = jax.scipy.linalg.solve_triangular(L, rows, lower=True).reshape(cells.shape)
         return cls(parts, 1 / total, U, log_det + 2 * jnp.sum(jnp.log(jnp.diagonal(L))))
 
-    def applied(self, rotated: Float[Array, " C *grid"]) -> Float[Array, " C *grid"]:
-        """C⁻¹T from T, both in the basis of the eigenvectors; T is zero in cells without a value."""
-        whole = rotated * self.inverse
-        return whole if self.U is None else whole - jnp.tensordot(together(rotated, self.U), self.U, 1)
+
+def applied(
+    inverse: Float[Array, "*grid"], U: Float[Array, " H *grid"] | None, rotated: Float[Array, " C *grid"]
+) -> Float[Array, " C *grid"]:
+    """C⁻¹T from T, both in the basis of the eigenvectors; T is zero in cells without a value."""
+    whole = rotated * inverse
+    return whole if U is None else whole - jnp.tensordot(together(rotated, U), U, 1)
 
 
 def together(X: Float[Array, " A *grid"], Z: Float[Array, " B *grid"]) -> Float[Array, "A B"]:
@@ -203,7 +206,7 @@ def _forward(
 ) -> tuple[tuple[Array, Array], tuple[Seen, Array]]:
     seen = Seen.of(matrices, noise, unseen)
     rotated = products(transposed(seen.parts.vectors), T)
-    alpha = seen.applied(rotated)
+    alpha = applied(seen.inverse, seen.U, rotated)
     return (seen.log_det, together(rotated, alpha)), (seen, alpha)
 
 
