@@ -166,7 +166,12 @@ def crew_for(over: Any, room: float) -> Crew:
     if isinstance(over, str):
         from distributed import Client
 
-        return Cluster(Client(over))
+        try:
+            return Cluster(Client(over))
+        except (OSError, ValueError) as problem:
+            raise ConnectionError(
+                f"no Dask scheduler answers at over={over!r} ({problem}): an address is like 'tcp://10.0.0.1:8786'"
+            ) from None
     if over is None:
         client = _current_client()
         return Here(room) if client is None else Cluster(client)

@@ -223,6 +223,30 @@ def test_what_parts_cannot_do_is_refused(file):
         gp.fit(rows, y)
 
 
+def test_files_have_the_columns_of_the_first(x64, file):
+    folder, t, y = file
+    gp, first, second = sg.GP(sg.Matern32(1.0, 1.0), GAUSSIAN), folder / "0.parquet", folder / "1.parquet"
+    rows = pl.read_parquet(second)
+    rows.with_columns(pl.col("y").cast(pl.Float32), more=pl.lit("x")).select("more", "y", "t").write_parquet(second)
+    single = np.where(np.arange(300) < 150, y, y.astype(np.float32))
+    assert np.isclose(gp.condition([first, second], "y").log_evidence, gp.condition(t, single).log_evidence, rtol=1e-12)
+    rows.rename({"y": "z"}).write_parquet(second)
+    with pytest.raises(ValueError, match=r"do not have the same columns \(.*y.*\): the first says which there are"):
+        gp.condition([first, second], "y")
+    rows.with_columns(pl.col("t").cast(pl.String)).write_parquet(second)
+    with pytest.raises(ValueError, match=r"do not have the same columns \(.* type .*t"):
+        gp.condition([first, second], "y")
+    rows[:0].write_parquet(second)
+    with pytest.raises(ValueError, match=r"1.parquet has no rows"):
+        gp.condition(second, "y")
+
+
+def test_a_series_is_asked_at_one_column_of_times(x64):
+    parts = condition_parts(CASES["Matern32"], in_parts(CASES["Matern32"], T, Y[:, 1]))
+    with pytest.raises(ValueError, match="X has 2 columns, but a series has one: its times"):
+        parts.predict(np.zeros((3, 2)))
+
+
 def test_dates_are_counted_by_one_clock(x64, tmp_path):
     days = np.datetime64("2026-01-01T12:00", "us") + np.arange(60) * np.timedelta64(1, "D")
     y = np.sin(np.arange(60) / 5)

@@ -78,7 +78,27 @@ def test_collections_cannot_be_found_again_by_a_file(x64, table, tmp_path):
     assert not (tmp_path / "model").exists()
 
 
+def test_partitions_may_have_no_rows_and_begin_with_dates(x64):
+    days = pd.Timestamp("2026-01-01 12:00") + pd.to_timedelta(np.arange(60), "D")
+    frame = pd.DataFrame({"day": days, "y": np.sin(np.arange(60) / 5)})
+    late = frame["day"] > "2026-01-25"
+    with dask.config.set(scheduler="synchronous"):
+        table = dd.from_pandas(frame, npartitions=4)
+        table = table[table["day"] > "2026-01-25"]  # the first partition is empty, and so cannot say how days are counted
+        parts, whole = GP.condition(table["day"], table["y"]), GP.condition(frame["day"][late], frame["y"][late])
+        assert np.isclose(parts.log_evidence, whole.log_evidence, rtol=1e-12)
+        new = frame["day"][30:33] + pd.Timedelta("7h")
+        assert np.allclose(parts.predict(new).mean, whole.predict(new).mean, atol=1e-11)
+
+
+def test_an_address_without_a_scheduler_is_said(table):
+    with pytest.raises(ConnectionError, match="no Dask scheduler answers at over='dask'"):
+        GP.fit(table["t"], table["y"], over="dask")
+
+
 def test_collections_have_the_same_partitions(table):
+    with pytest.raises(TypeError, match="the noise of each row is in memory: pass it as a column of the same table"):
+        GP.condition(table["t"], table["y"], noise=np.ones(400))
     with pytest.raises(ValueError, match="X has 4 partitions, y has 2"):
         GP.condition(table["t"], da.from_array(Y, chunks=200))
     with pytest.raises(TypeError, match="X and y must both be collections of Dask's"):

@@ -1,6 +1,7 @@
 """Many series in one table, in memory and in parts, are those that are given as lists."""
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 
@@ -63,6 +64,35 @@ def test_series_come_back_from_a_file_with_their_rows(x64, file, tmp_path):
     pl.DataFrame({"hour": T, "meter": WHICH[::-1], "kWh": Y}).write_parquet(file)
     with pytest.raises(ValueError, match=r"the series of .*rows.parquet have changed since they were fitted"):
         sg.load(tmp_path / "series").predict(NEW)
+
+
+def test_names_in_tables_are_any_words_and_times_are_dates(x64, tmp_path):
+    """Of pandas, whose words are not NumPy's."""
+    days = np.datetime64("2026-03-01", "s") + (T * 86400).astype("m8[s]")
+    frame = pd.DataFrame({"day": days, "meter": WHICH, "kWh": Y})
+    ours = GP.condition_series(frame[["day", "meter"]], frame["kWh"], by="meter")
+    lists = GP.condition_series([days[name == WHICH] for name in "abc"], LISTS[1])
+    assert np.isclose(ours.log_evidence, lists.log_evidence, rtol=1e-10)
+    new = days[:3] + np.timedelta64(5, "h")
+    assert np.allclose(ours.predict(new)["b"].mean, lists.predict(new)[1].mean, atol=1e-10)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    parts = GP.condition_series(sg.ParquetBatches(tmp_path / "rows.parquet", "kWh", rows=26), by="meter")
+    parts.save(tmp_path / "series")
+    for some in (parts, sg.load(tmp_path / "series")):
+        assert np.allclose(some.predict(new)["c"].mean, lists.predict(new)[2].mean, atol=1e-10)
+        assert np.allclose(some["c"].predict(new).mean, lists.predict(new)[2].mean, atol=1e-10)
+
+
+def test_what_names_no_series_is_said():
+    frame = pd.DataFrame({"t": T, "meter": WHICH, "kWh": Y})
+    with pytest.raises(ValueError, match="by='metre' is no column of X: it has t, meter"):
+        GP.condition_series(frame[["t", "meter"]], frame["kWh"], by="metre")
+    with pytest.raises(TypeError, match="by='meter' is the name of a column, and X is no table"):
+        GP.condition_series(T, Y, by="meter")
+    with pytest.raises(ValueError, match=r"by names no series in 2 rows \(rows 3, 5\)"):
+        GP.condition_series(T, Y, by=frame["meter"].where(~frame.index.isin([3, 5])))
+    with pytest.raises(ValueError, match="series are batched along their states, which this model does not have"):
+        sg.GP(sg.SquaredExponential()).condition_series(T, Y, by=WHICH)
 
 
 @pytest.mark.full

@@ -18,7 +18,6 @@ from ..engines.base import Offer
 from ..engines.basis import Weights
 from ..engines.chain_parts import ChainInParts
 from ..engines.cholesky import Cholesky, CholeskyConditional, RootConditional
-from ..engines.eigen import EigenConditional
 from ..engines.independent import CoupledCholeskyConditional, IndependentCholesky, IndependentKalman
 from ..engines.kalman import Kalman
 from ..engines.plan import Plan
@@ -37,7 +36,6 @@ from ..linalg.dense import factors
 from ..linalg.dense.cholesky import factorise, lapack_threads
 from ..linalg.dense.coupled import couple
 from ..linalg.filters.kalman_stream import Filtered
-from ..linalg.grids import kronecker as kron
 from ..models.changepoints.filter import Belief
 from ..models.changepoints.model import ChangePoints
 from ..models.changepoints.stream import ChangePointStream
@@ -52,11 +50,9 @@ from ..process.gp import GP
 from ..process.series_by import FittedSeriesBy, series_found_again
 from ..process.stream import Stream
 from ..structure.dense import covariance
-from ..structure.kronecker import Kronecker
 
 # A name in older files: how its fields become a value of today.
 OLDER: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "EigenConditional": lambda fields: _of_whole_grid(**fields),
     "Mode": lambda fields: Mode(**fields),  # a name that two classes have by now
     "Offer": lambda fields: Offer(**{"accuracy": getattr(fields["engine"], "accuracy", "exact"), **fields}),
     "SpaceTimeChains": lambda fields: SpaceTimeChains(fields["harmonics"]),  # those that did not apply said why
@@ -78,13 +74,6 @@ def _fitted_latents(inference: Inferred, **parts: Any) -> Fitted:
         spread = np.asarray(posterior.marginals(jnp.asarray(inputs.points))[1])
     inference = dataclasses.replace(inference, w=w, covariance=spread)
     return Fitted(conditional=posterior.conditional, weights=posterior.weights, inference=inference, **parts)
-
-
-def _of_whole_grid(structure: Kronecker, vectors: Any, inverse: Any, log_det: Any, **fields: Any) -> EigenConditional:
-    """A grid of which all cells were seen, from files that know no others."""
-    values = tuple(np.einsum("ij,ij->j", Q, np.asarray(K) @ Q) for K, Q in zip(structure.matrices(), vectors, strict=True))
-    seen = kron.Seen(kron.Spectral(values, vectors), inverse, None, log_det)
-    return EigenConditional(structure=structure, seen=seen, unseen=None, **fields)
 
 
 def _sides(method: str, beliefs: WeakBeliefs, **_: Any) -> np.ndarray | None:

@@ -23,7 +23,7 @@ class Block(NamedTuple):
 
     def read(self) -> tuple[Any, Any]:
         """The columns that tell, as a table, and the target."""
-        block = _scanned(self.path).select([*self.columns, self.target]).slice(self.at, self.rows).collect()
+        block = _collected(self.path, _scanned(self.path).select([*self.columns, self.target]).slice(self.at, self.rows))
         return block.select(self.columns), block[self.target]
 
 
@@ -60,12 +60,28 @@ class ParquetBatches:
         unknown = [name for name in (self.target, *columns) if name not in names]
         if unknown:
             raise ValueError(f"{self.path} has no column {unknown[0]!r}: it has {', '.join(names)}")
-        count = table.select(pl.len()).collect().item()
+        count = _collected(self.path, table.select(pl.len())).item()
         path = str(self.path) if isinstance(self.path, (str, Path)) else tuple(map(str, self.path))
         return [Block(path, self.target, tuple(columns), at, self.rows) for at in range(0, count, self.rows)]
 
 
 def _scanned(path: Paths) -> Any:
+    """The rows of all files, not yet read; columns that the first file does not have are left out."""
     import polars as pl
 
-    return pl.scan_parquet(path if isinstance(path, (str, Path)) else list(path))  # type: ignore[arg-type]
+    wider = pl.ScanCastOptions(integer_cast="upcast", float_cast="upcast")
+    paths: Any = path if isinstance(path, (str, Path)) else list(path)
+    return pl.scan_parquet(paths, extra_columns="ignore", cast_options=wider)
+
+
+def _collected(path: Paths, rows: Any) -> Any:
+    """What was asked of files; those that do not go together are refused in one line."""
+    import polars as pl
+
+    try:
+        return rows.collect()
+    except (pl.exceptions.SchemaError, pl.exceptions.ColumnNotFoundError) as problem:
+        said = str(problem).partition("\n")[0].partition(", hint:")[0].partition(", consider")[0]
+        raise ValueError(
+            f"the files of {path} do not have the same columns ({said}): the first says which there are, and of what type"
+        ) from None

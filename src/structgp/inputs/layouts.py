@@ -215,6 +215,14 @@ def check_columns(inputs: Inputs, known: int) -> None:
         raise ValueError(f"{met}: pass the same inputs in the same order")
 
 
+def new_times(X: Any, clocks: tuple[Clock | None, ...], name: str = "X") -> Float[np.ndarray, " N"]:
+    """Times at which a series is asked, as numbers by its clock, if it has one."""
+    points = np.asarray(as_inputs(X, name, allow_empty=True, clocks=clocks).points)
+    if points.shape[1] != 1:
+        raise ValueError(f"{name} has {points.shape[1]} columns, but a series has one: its times")
+    return points[:, 0]
+
+
 def _recounted(inputs: Inputs, name: str, clocks: Clocks) -> Inputs:
     """Inputs whose dates were counted by clocks of their own, counted by those that are known."""
     columns = [

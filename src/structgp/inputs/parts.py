@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..crew import is_lazy, size
+from ..crew import Crew, is_lazy, size
 from ..likelihoods.base import Likelihood
 from .batches import Block, ParquetBatches
 from .clock import Clocks
@@ -86,6 +86,8 @@ def sources_of(X: Any, y: Any, noise: Any = None) -> tuple[list[Any], list[Any],
         if y is not None or noise is not None:
             raise TypeError("ParquetBatches name the target, and know no noise: leave out y and noise")
         blocks = X.blocks()
+        if not blocks:
+            raise ValueError(f"{X.path} has no rows: check the path")
         return blocks, [None] * len(blocks), [None] * len(blocks)
     lazy = [is_lazy(part) for part in (X, y)]
     if not any(lazy):
@@ -93,6 +95,10 @@ def sources_of(X: Any, y: Any, noise: Any = None) -> tuple[list[Any], list[Any],
     if not all(lazy):
         raise TypeError("X and y must both be collections of Dask's with the same partitions: one of them is in memory")
     parts, values = partitions(X), partitions(y)
+    if np.ndim(noise) and not is_lazy(noise):
+        raise TypeError(
+            "X and y are collections of Dask's, and the noise of each row is in memory: pass it as a column of the same table"
+        )
     noises = partitions(noise) if is_lazy(noise) else [noise] * len(parts)
     if len(values) != len(parts) or len(noises) != len(parts):
         raise ValueError(
@@ -114,6 +120,24 @@ def partitions(collection: Any) -> list[Any]:
     if getattr(collection, "ndim", 1) == 2 and hasattr(collection, "rechunk"):
         collection = collection.rechunk({1: -1})
     return list(np.ravel(np.asarray(collection.to_delayed(), dtype=object)))
+
+
+def read_all(
+    crew: Crew, read: Callable[..., Any], clocks_of_part: Callable[[Any], Clocks | None], *lists: Sequence[Any]
+) -> tuple[list[Any], Clocks]:
+    """Handles of read(*row, clocks) for each row, and the clocks: those of the first part that has rows count for all."""
+    made: list[Any] = []
+    clocks: Clocks | None = None
+    while clocks is None and len(made) < len(lists[0]):
+        made += crew.made(read, *(part[len(made) : len(made) + 1] for part in lists), [()])
+        clocks = crew.map(clocks_of_part, made[-1:])[0]
+    known, rest = clocks or (), [part[len(made) :] for part in lists]
+    return made + crew.made(read, *rest, [known] * len(rest[0])), known
+
+
+def clocks_of_rows(rows: Rows) -> Clocks | None:
+    """How dates are counted in a part; None where there are no rows that could tell."""
+    return rows.clocks if len(rows.X) else None
 
 
 def read_part(X: Any, y: Any, noise: Any, likelihood: Likelihood, missing: str, clocks: Clocks) -> Rows:

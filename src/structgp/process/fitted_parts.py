@@ -19,7 +19,7 @@ from ..engines.base import units
 from ..engines.basis import Weights
 from ..engines.chain_parts import ChainInParts
 from ..inputs.clock import Clocks
-from ..inputs.layouts import as_inputs
+from ..inputs.layouts import new_times
 from ..inputs.parts import Source, read_again, sizes_of_parts
 from ..inputs.rows import in_pieces
 from ..learn.account import Learning
@@ -147,7 +147,7 @@ class FittedParts(OfGP, Scattered):
         """The belief about f at new places; of a Dask collection mean and variance as Dask arrays that nothing has computed."""
         if is_lazy(X):
             return self._lazily(X)
-        Xs = _times(X, self.cuts.clocks)
+        Xs = new_times(X, self.cuts.clocks or (None,))
         which = np.searchsorted(self.cuts.firsts[1:], Xs, side="right")
         asked = [int(p) for p in np.unique(which)]
         pick = lambda values: [values[p] for p in asked]
@@ -215,14 +215,6 @@ class FittedParts(OfGP, Scattered):
         return lazy_moments(parts, self.cuts.targets, self._flat)
 
 
-def _times(X: Any, clocks: Clocks) -> np.ndarray:
-    """New places as numbers."""
-    points = np.asarray(as_inputs(X, allow_empty=True, clocks=clocks or None).points)
-    if points.shape[1] != 1:
-        raise ValueError(f"X has {points.shape[1]} columns, but a series has one: its times")
-    return points[:, 0]
-
-
 @functools.partial(jax.jit, static_argnames="engine")
 def _given_part(theta: Any, held: Held, others: Others, weights: Weights, engine: ChainInParts) -> Posterior:
     gp = with_free(held.model, theta)
@@ -245,7 +237,7 @@ def _answer_between(
     theta: Any, held: Held, others: Others, engine: Any, weights: Weights, X: Any, low: float, high: float, clocks: Clocks
 ) -> tuple[Any, Any, Any]:
     """The rows of X between two places, and the answer there."""
-    x = _times(X, clocks)
+    x = new_times(X, clocks or (None,))
     rows = np.flatnonzero((x >= low) & (x < high))
     if not len(rows):
         return rows, np.zeros((0, held.part.data.y.shape[1])), np.zeros(0)

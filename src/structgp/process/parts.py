@@ -17,7 +17,7 @@ from ..engines.inducing_inputs import Inducing
 from ..inputs.clock import Clocks
 from ..inputs.layouts import as_inputs
 from ..inputs.observations import Data
-from ..inputs.parts import Facts, Rows, Source, in_order, look, read_part, share_of
+from ..inputs.parts import Facts, Source, clocks_of_rows, in_order, look, read_all, read_part, share_of
 from ..learn.account import Learning, warn_if_pressed
 from ..learn.clock import Deadline
 from ..learn.initialise import candidates, limits_of, units_of
@@ -65,10 +65,7 @@ def read_parts(sources: Sources, gp: Any, missing: str, over: Any, options: dict
     lists = [list(part) for part in sources]
     count = len(lists[0])
     same = lambda value: [value] * count
-    first = crew.made(read_part, *(part[:1] for part in lists), [gp.likelihood], [missing], [()])
-    clocks = crew.map(_clocks, first)[0]
-    rest = (*(part[1:] for part in lists), *(same(value)[1:] for value in (gp.likelihood, missing, clocks)))
-    rows = first + crew.made(read_part, *rest)
+    rows, clocks = read_all(crew, read_part, clocks_of_rows, *lists, same(gp.likelihood), same(missing))
     looked = crew.map(look, rows, same(share_of(count)), range(count))
     some = [i for i, facts in enumerate(looked) if facts is not None]
     if not some:
@@ -121,10 +118,6 @@ def _check_options(gp: Any, options: dict[str, Any]) -> None:
         if not any(value is known or (isinstance(value, (str, tuple, int)) and value == known) for known in taken):
             can = f": leave it out, or take {taken[-1]!r}" if name in TAKEN else ": leave it out"
             raise ValueError(f"{name}={value!r} is not for data in parts{can}")
-
-
-def _clocks(rows: Rows) -> Clocks:
-    return rows.clocks
 
 
 def _engine(gp: Any, cuts: Cuts, approximate: Any) -> tuple[Any, ChainInParts]:

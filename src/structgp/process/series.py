@@ -16,7 +16,7 @@ from ..engines.diagnose import why_not_positive
 from ..engines.kalman import Kalman, KalmanConditional
 from ..engines.plan import plan
 from ..inputs.clock import Clocks, without_dates
-from ..inputs.layouts import Times, as_inputs, clocks_of
+from ..inputs.layouts import Times, as_inputs, clocks_of, new_times
 from ..inputs.observations import Data, read_observations
 from ..inputs.reading import read_numbers
 from ..learn.account import Learning
@@ -71,8 +71,8 @@ class FittedSeries(Result, Sequence[Fitted]):
     def predict(self, X: Any) -> tuple[Prediction, ...]:
         """The belief about every series at new times: an array for all of them, or a list with one array for each."""
         clocks = clocks_of(self.inputs[0])
-        new = [_new_times(x, f"X[{s}]", clocks) for s, x in enumerate(X)] if _is_list(X) else []
-        new = new or [_new_times(X, "X", clocks)] * len(self)
+        new = [new_times(x, clocks, f"X[{s}]") for s, x in enumerate(X)] if _is_list(X) else []
+        new = new or [new_times(X, clocks)] * len(self)
         if len(new) != len(self):
             raise ValueError(
                 f"predict needs new times for each of the {len(self)} series, or one array for all, got {len(new)}"
@@ -208,13 +208,6 @@ def _is_list(X: Any) -> bool:
     return isinstance(X, (list, tuple)) and any(np.ndim(x) > 0 for x in X)
 
 
-def _new_times(X: Any, name: str, clocks: Clocks) -> np.ndarray:
-    points = np.asarray(as_inputs(X, name, allow_empty=True, clocks=clocks).points)
-    if points.shape[1] != 1:
-        raise ValueError(f"{name} has {points.shape[1]} columns, but a series has one: its times")
-    return points[:, 0]
-
-
 def read_series(gp: Model, X: Any, y: Any, noise: Any, missing: str) -> tuple[tuple[Times, ...], tuple[Data, ...]]:
     """Series as checked arrays: lists with one entry for each, or times X (N,) and a panel y (N, S) with a column for each."""
     if _is_list(X):
@@ -236,7 +229,7 @@ def read_series(gp: Model, X: Any, y: Any, noise: Any, missing: str) -> tuple[tu
     clocks = without_dates(Xs[0], "X", ())[1]  # those of the first series count for all
     read = [read_one(gp, s, *series, missing, clocks) for s, series in enumerate(zip(Xs, ys, noises, strict=True))]
     inputs, data = zip(*read, strict=True)
-    _check(gp, inputs)
+    check_chains(gp, inputs)
     return inputs, data
 
 
@@ -253,7 +246,7 @@ def read_one(gp: Model, s: Any, X: Any, y: Any, noise: Any, missing: str, clocks
     return inputs, data
 
 
-def _check(gp: Model, inputs: Sequence[Times]) -> None:
+def check_chains(gp: Model, inputs: Sequence[Times]) -> None:
     """Refuse kernels that are not chains, by the reason; the series that begins first decides."""
     earliest = min(inputs, key=lambda times: times.t[0])
     check_inputs(gp, earliest)

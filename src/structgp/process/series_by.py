@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from .._types import double_precision, whole
+from .._types import double_precision, how_many, whole
 from ..crew import crew_for
 from ..engines import memory
 from ..inputs.batches import Block
 from ..inputs.clock import Clocks, without_dates
 from ..inputs.layouts import Times
 from ..inputs.observations import Data
-from ..inputs.parts import partitions, sources_of
-from ..inputs.reading import unmasked
+from ..inputs.parts import partitions, read_all, sources_of
+from ..inputs.reading import listed, missing_labels, unmasked
 from ..learn.account import Learning
 from ..learn.climb import climb
 from ..learn.clock import Deadline
@@ -31,7 +31,7 @@ from ..parameters.tree import free_vector, with_free
 from ..posterior import Prediction, Scattered
 from .fitted import Fitted
 from .fitted_parts import SHARE, Known
-from .series import FittedSeries, conditioned, fit_series, read_one
+from .series import FittedSeries, check_chains, conditioned, fit_series, read_one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +146,7 @@ def condition_series_by(gp: Any, X: Any, y: Any, by: Any, noise: Any, missing: s
 
 
 def _given(gp: Any, read: SeriesRead, thetas: Sequence[np.ndarray], learnings: tuple[Learning, ...]) -> FittedSeriesBy:
-    (parts, crew), names, missing, sources = read
+    (parts, crew), names, clocks, missing, sources = read
     found = crew.map(_evidences, parts, thetas)
     evidences = {
         name: float(value) for own, values in zip(names, found, strict=True) for name, value in zip(own, values, strict=True)
@@ -154,15 +154,15 @@ def _given(gp: Any, read: SeriesRead, thetas: Sequence[np.ndarray], learnings: t
     bad = [name for name, value in evidences.items() if not np.isfinite(value)]
     if bad:
         raise ValueError(f"series {bad[0]!r}: its log evidence is not finite: check the data for extreme values")
-    clocks = crew.map(_clocks, parts[:1])[0]
     return FittedSeriesBy(gp, evidences, learnings, names, tuple(thetas), clocks, missing, sources, read.known)
 
 
 class SeriesRead(NamedTuple):
-    """The parts with their series, the names of these, and where they were read from."""
+    """The parts with their series, the names of these, how their dates are counted, and where they were read from."""
 
     known: Known
     names: tuple[tuple[Any, ...], ...]
+    clocks: Clocks
     missing: str
     sources: tuple[SeriesSource, ...]
 
@@ -178,10 +178,8 @@ def _read(gp: Any, X: Any, y: Any, by: Any, noise: Any, missing: str, over: Any)
     if len(apart) != len(sources[0]):
         raise ValueError(f"X has {len(sources[0])} partitions, by has {len(apart)}: take them from one table")
     rest = [gp] * len(apart), [missing] * len(apart)
-    head = crew.made(read_series_part, *(part[:1] for part in (*sources, apart, *rest)), [()])
-    clocks = crew.map(_clocks, head)[0]
-    tail = crew.made(read_series_part, *(part[1:] for part in (*sources, apart, *rest)), [clocks] * (len(apart) - 1))
-    parts, places = head + tail, list(map(SeriesSource, *sources, apart))
+    parts, clocks = read_all(crew, read_series_part, _clocks, *sources, apart, *rest)
+    places = list(map(SeriesSource, *sources, apart))
     names = crew.map(_names, parts)
     some = [p for p, own in enumerate(names) if own]
     every = list(itertools.chain(*names))
@@ -193,7 +191,7 @@ def _read(gp: Any, X: Any, y: Any, by: Any, noise: Any, missing: str, over: Any)
             f"series {twice!r} is in several partitions: bring its rows together first, with shuffle(on=…) in Dask"
         )
     known = Known([parts[p] for p in some], crew)
-    return SeriesRead(known, tuple(names[p] for p in some), missing, tuple(places[p] for p in some))
+    return SeriesRead(known, tuple(names[p] for p in some), clocks, missing, tuple(places[p] for p in some))
 
 
 def series_found_again(fitted: FittedSeriesBy) -> Known:
@@ -222,12 +220,15 @@ def read_series_part(X: Any, y: Any, noise: Any, by: Any, gp: Any, missing: str,
     if isinstance(X, Block):
         X, y = X.read()
     if isinstance(by, str):
-        by, X = X[by], X[[name for name in X.columns if name != by]]
+        by, X = _told_apart(X, by)
     used = clocks or (without_dates(X, "X", ())[1] if len(X) else ())
     X, _ = without_dates(X, "X", used) if used else (X, ())
     X, y, by = np.asarray(unmasked(X)), np.asarray(unmasked(y)), np.asarray(by)
     if len(by) != len(X):
         raise ValueError(f"by must name the series of each of the {len(X)} rows, got {len(by)}")
+    gone = missing_labels(by) if by.dtype.kind in "OfM" else by[:0]
+    if len(gone):
+        raise ValueError(f"by names no series in {how_many(len(gone), 'row')} ({listed('row', gone)}): drop them, or name it")
     noise = None if noise is None else np.broadcast_to(np.asarray(unmasked(noise), dtype=float), (len(X),))
     names, code = np.unique(by, return_inverse=True)
     order = np.argsort(code, kind="stable")
@@ -235,16 +236,28 @@ def read_series_part(X: Any, y: Any, noise: Any, by: Any, gp: Any, missing: str,
     own = lambda values, at: None if values is None else values[at]
     called = tuple(names.tolist())
     read = [read_one(gp, name, X[at], y[at], own(noise, at), missing, ()) for name, at in zip(called, rows, strict=True)]
-    inputs, data = zip(*read, strict=True) if read else ((), ())
+    times, data = zip(*read, strict=True) if read else ((), ())
+    if times:
+        check_chains(gp, times)
+    inputs = tuple(dataclasses.replace(one, clocks=used) for one in times)
     return SeriesPart(gp, called, inputs, data, batches_of(inputs, data), used)
+
+
+def _told_apart(X: Any, by: str) -> tuple[Any, Any]:
+    """The column of a table that names series, and the others."""
+    if not hasattr(X, "columns"):
+        raise TypeError(f"by={by!r} is the name of a column, and X is no table: pass the names of the series as an array")
+    if by not in X.columns:
+        raise ValueError(f"by={by!r} is no column of X: it has {', '.join(map(str, X.columns))}")
+    return X[by], X[[name for name in X.columns if name != by]]
 
 
 def _names(part: SeriesPart) -> tuple[Any, ...]:
     return part.names
 
 
-def _clocks(part: SeriesPart) -> Clocks:
-    return part.clocks
+def _clocks(part: SeriesPart) -> Clocks | None:
+    return part.clocks if part.names else None
 
 
 def _told(part: SeriesPart, some: int) -> tuple[Any, Any, int, int]:
