@@ -53,7 +53,7 @@ def test_inducing_inputs_stand_in_for_a_process_that_was_asked_for(few_are_many,
     for part in getattr(model.fitted_, "parts", (model.fitted_,)):
         assert part.plan.engine.structure == "inducing"
         assert len(part.inputs) == 64  # all of them in the end
-        assert part.learning.rows in ((0,) if part.likelihood.is_gaussian else (40, 41, 42))
+        assert part.learning.rows in ((0,) if part.likelihood.is_gaussian else range(40, 44))  # and one of each label
     chosen, *others = str(model.plan_).splitlines()
     assert "approximate (8 inducing inputs" in chosen
     assert "all rows from the start" in chosen
