@@ -19,7 +19,7 @@ from ..linalg.blocks import full, own
 from .base import CONVERGED, INFEASIBLE, UNFINISHED, Problem, Start, known
 from .laplace import Laplace, newton, sites_at
 
-DEEP, SHALLOW, MANY = 10, 5, 100_000  # steps that are combined, of so many places as well
+DEEP, SHALLOW, MANY = 10, 5, 100_000  # steps that are combined where sites pull each other, at so many places; elsewhere
 NEAR = 0.3  # residual below which they are
 SMALLEST, LEAST = 0.05, 1e-4  # the smallest damping, and the smallest step on the way back to densities
 RUNNING = -1
@@ -137,9 +137,11 @@ def settle(
 
     begin_at = _from_mode(problem, start) if from_mode or problem.leaves_functions_free() else known(start)
     sites = _packed(begin_at)
-    damping = 0.8 if problem.model.likelihood.log_concave else 0.5
+    likelihood = problem.model.likelihood
+    damping = 0.8 if likelihood.log_concave else 0.5
+    pulled = likelihood.latents > 1 or not likelihood.log_concave
     variance, mean = jax.tree.map(jnp.zeros_like, begin_at)
-    empty = jnp.zeros((DEEP if sites.shape[1] <= MANY else SHALLOW, *sites.shape))
+    empty = jnp.zeros((DEEP if pulled and sites.shape[1] <= MANY else SHALLOW, *sites.shape))
     unseen = View(mean, variance, jnp.zeros(()), jnp.zeros_like(sites), jnp.asarray(jnp.inf), jnp.asarray(False))
     begin = _State(
         sites,
