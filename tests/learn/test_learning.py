@@ -15,6 +15,7 @@ from structgp.learn import initialise
 from structgp.learn import maximise as climbing
 from structgp.learn.evidence import evidence_objective
 from structgp.learn.objective import Objective
+from structgp.learn.suggest import suggest
 from structgp.learn.waves import periods_of
 from structgp.parameters.tree import free_vector
 
@@ -218,7 +219,7 @@ def test_the_start_is_suggested_by_the_data():
 def test_every_kernel_is_suggested_with_the_variance_of_the_data(name):
     kernel, D = zoo.KERNELS[name]
     places, scales = zoo.X[D][:5], initialise.scales_of(zoo.X[D])
-    size = lambda variance: np.diag(sg.covariance(initialise.suggest(kernel, scales, variance), places))
+    size = lambda variance: np.diag(sg.covariance(suggest(kernel, scales, variance), places))
     np.testing.assert_allclose(size(4.0), 4 * size(1.0), rtol=1e-9)
 
 

@@ -17,7 +17,8 @@ from structgp.inputs.layouts import as_inputs
 from structgp.inputs.observations import read_observations
 from structgp.linalg.features import splines
 from structgp.linalg.markov import quasiseparable
-from structgp.models.additive.model import AdditiveGP, SplineSums
+from structgp.models.additive.learned import SplineSums
+from structgp.models.additive.model import AdditiveGP
 from structgp.parameters.tree import free_vector, with_free
 from structgp.sites import Sites
 from structgp.structure.additive import additive, lines_of

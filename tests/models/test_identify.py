@@ -196,7 +196,7 @@ def test_where_too_much_was_not_seen_the_first_outputs_are_left_out(monkeypatch)
     u, y = record(N=120, past=0)
     averaged = sg.identify(u, y, lags=20)
     assert len(averaged.inputs) == 120 + 19
-    monkeypatch.setattr("structgp.models.identify.MOST_UNSEEN", 18)
+    monkeypatch.setattr("structgp.models.even_steps.MOST_UNSEEN", 18)
     found = sg.identify(u, y, lags=20)
     assert len(found.inputs) == 120
     assert np.linalg.norm(found.weights - averaged.weights) < 0.2 * np.linalg.norm(averaged.weights)

@@ -10,7 +10,8 @@ import pytest
 import reference
 import structgp as sg
 from structgp.linalg.features import sines
-from structgp.models.pursuit.model import ProjectionPursuitGP, additive_gp
+from structgp.models.pursuit.fitted import additive_gp
+from structgp.models.pursuit.model import ProjectionPursuitGP
 from structgp.models.pursuit.search import Family, Rung, Search, schwarz, twice_akaike
 from structgp.models.pursuit.sine_model import Rows, SineEvidence, SineModel, log_evidence, reaches
 from structgp.parameters.tree import free_vector

@@ -7,7 +7,7 @@ import pytest
 import structgp as sg
 from structgp.crew import Here
 from structgp.kernels.nonstationary import Constant
-from structgp.models.pursuit.model import Units
+from structgp.models.pursuit.fitted import Units
 from structgp.models.pursuit.parts import PartsEvidence, fit_in_parts, hold_standard, units_of_parts
 from structgp.models.pursuit.sine_model import SineEvidence, SineModel
 from structgp.parameters.tree import free_vector

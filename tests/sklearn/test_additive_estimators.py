@@ -29,7 +29,7 @@ from structgp import (
 from structgp.learn.clock import NEVER, OUT_OF_TIME
 from structgp.models import candidates, choose
 from structgp.models.additive.model import FittedAdditive
-from structgp.models.pursuit.model import FittedProjectionPursuit
+from structgp.models.pursuit.fitted import FittedProjectionPursuit
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((64, 3))

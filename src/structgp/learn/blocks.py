@@ -32,10 +32,11 @@ from ..means import ConstantMean, ZeroMean
 from ..parameters.tree import free_vector, learned_leaves, named_values, with_values
 from ..structure.dense import covariance
 from .clock import NEVER, Deadline
-from .initialise import glimpse, scales_of, suggest, suggested
+from .initialise import glimpse, scales_of, suggested
 from .maximise import maximise
 from .objective import LOWEST, Objective
 from .sites import SiteEvidence
+from .suggest import suggest
 
 SIZES = (1, 3, 5, 8)  # rows of a block
 LARGER = (*SIZES, 16)  # where a process that saw all rows, and may have bent to them, is asked once

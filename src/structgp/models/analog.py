@@ -20,7 +20,8 @@ from ..means import LevelOfOutput
 from ..parameters.tree import with_free
 from ..process.gp import GP
 from ..process.mixture import FittedMixture
-from .identify import FEWEST, Identified, identify_one, trapezoid
+from .even_steps import FEWEST, identify_one
+from .identified import Identified, trapezoid
 from .unseen_inputs import Autoregression
 
 SEEN = 1e-3  # noise of the input where learning starts, of its variance

@@ -12,7 +12,8 @@ from ..kernels.algebra import Kernel
 from ..kernels.outputs import LMC
 from ..likelihoods.base import Likelihood
 from ..likelihoods.robust import StudentT
-from ..models.identify import Identified, identify
+from ..models.identified import Identified
+from ..models.identify import identify
 from ..models.outputs import FittedOutputs, fit_outputs
 from .automatic.noise import noise_asked
 from .expression import parse_kernel

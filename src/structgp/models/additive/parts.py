@@ -44,7 +44,9 @@ from ...process.gp import GP
 from ...process.lazy import lazily_predicted
 from ...process.parts import Looked, Sources, read_parts
 from ...structure.additive import additive, terms_of
-from .model import ROUNDS, ROWS, SplineSums, first_intervals, held_within, lines_at, refuse, started
+from .learned import ROUNDS, SplineSums, first_intervals, held_within, lines_at, refuse, started
+
+ROWS = 16384  # how many new places are looked at together
 
 
 @dataclasses.dataclass(frozen=True)

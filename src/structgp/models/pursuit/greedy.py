@@ -34,7 +34,8 @@ from ...posterior import Prediction, Result
 from ...process.fitted import Fitted
 from ...process.gp import GP
 from ..additive.mcmc import AdditiveMCMC, SampledAdditive
-from .model import ProjectionPursuitGP, Units
+from .fitted import Units
+from .model import ProjectionPursuitGP
 
 STOP = 1e-4  # change of the error of the held-out rows, in units of their spread
 DENSE = 1000  # rows on which the directions of PPGPR-MCMC are learned

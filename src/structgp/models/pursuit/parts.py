@@ -36,9 +36,9 @@ from ...linalg.features.totals import Totals, in_blocks
 from ...parameters.tree import as_numpy, free_vector, with_free
 from ...process.gp import GP
 from ...process.parts import Looked, Sources, read_parts
-from ..additive.model import lines_at
+from ..additive.learned import lines_at
 from ..additive.parts import given_in_parts, sums_in_parts
-from .model import CONSTANT, FittedProjectionPursuit, ProjectionPursuitGP, Units, additive_gp, slopes_of, spread_of
+from .fitted import CONSTANT, FittedProjectionPursuit, Units, additive_gp, slopes_of, spread_of
 from .sine_model import Rows, SineModel, TurningMap, beyond, evidence_of_sums
 
 FIRST = 0.5  # of the time, for the search by some rows
@@ -48,10 +48,16 @@ WORTH = 1 / 5000  # nats for each observation that such a step must gain
 
 @double_precision
 def fit_in_parts(
-    told: ProjectionPursuitGP, sources: Sources, over: Any, rng: np.random.Generator, evaluations: int, progress: bool | None
+    search: Any,
+    sources: Sources,
+    over: Any,
+    rng: np.random.Generator,
+    evaluations: int,
+    progress: bool | None,
+    seconds: float,
 ) -> FittedProjectionPursuit:
-    """Learn from some rows of all parts, go on from all of them, and condition on their sums."""
-    began, deadline = time.perf_counter(), Deadline.after(told.seconds)
+    """Learn by `search` from some rows of all parts, go on from all of them, and condition on their sums."""
+    began, deadline = time.perf_counter(), Deadline.after(seconds)
     looked = read_parts(sources, GP(Constant(), Gaussian()), "error", over, {})
     rows, targets = looked.observed
     if targets != 1:
@@ -63,7 +69,7 @@ def fit_in_parts(
     X, data = looked.some
     Z, z = units.inputs(X), units.target(data.y[:, 0])
     with lapack_threads(1):
-        model, learning, table = told.search(Z, z, rng, evaluations, progress, FIRST * told.seconds)
+        model, learning, table = search(Z, z, rng, evaluations, progress, FIRST * seconds)
         evidence = PartsEvidence(model, handles, crew)
         if learning.evaluations and np.abs(z).max() >= CONSTANT:
             options: dict[str, Any] = {"restarts": 0, "seed": 0, "progress": progress, "deadline": deadline}
@@ -81,8 +87,8 @@ def fit_in_parts(
         basis, sums = sums_in_parts(gp, telling, lines, looked, intervals, level)
         additive = given_in_parts(gp, looked, Z.shape[1], intervals, level, basis, sums, None)
     flat = dataclasses.replace(additive, flat=True, clocks=())  # it is given projections
-    seconds = time.perf_counter() - began
-    return FittedProjectionPursuit(model, units, flat, as_numpy(spread), table, value, learning, seconds, looked.clocks)
+    took = time.perf_counter() - began
+    return FittedProjectionPursuit(model, units, flat, as_numpy(spread), table, value, learning, took, looked.clocks)
 
 
 def units_of_parts(looked: Looked) -> Units:

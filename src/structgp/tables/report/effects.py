@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ...models.additive.model import FittedAdditive
-from ...models.pursuit.model import FittedProjectionPursuit
+from ...models.pursuit.fitted import FittedProjectionPursuit
 from ...process.fitted import Fitted
 from ...process.mixture import FittedMixture
 from ..model import TABLES, TableModel, on_map

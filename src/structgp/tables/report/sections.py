@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...models.additive.model import FittedAdditive
-from ...models.pursuit.model import FittedProjectionPursuit
+from ...models.pursuit.fitted import FittedProjectionPursuit
 from ..model import LEVELS, LINES, TABLES, TableModel, on_map
 from .effects import REACH, Effect, centred, effects_of
 from .figures import Figure, Trace

@@ -19,7 +19,7 @@ from ...likelihoods.positive import LogGaussian
 from ...likelihoods.robust import StudentT
 from ...likelihoods.switch import Switch
 from ...models.additive.model import FittedAdditive
-from ...models.pursuit.model import FittedProjectionPursuit
+from ...models.pursuit.fitted import FittedProjectionPursuit
 from ..model import TableModel
 
 MOST_ROWS = 1000  # of the data at which terms are looked at, evenly

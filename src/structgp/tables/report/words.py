@@ -22,7 +22,7 @@ from ...likelihoods.heteroscedastic import HeteroscedasticGaussian
 from ...likelihoods.positive import LogGaussian
 from ...likelihoods.robust import StudentT
 from ...likelihoods.switch import Switch
-from ...models.pursuit.model import FittedProjectionPursuit
+from ...models.pursuit.fitted import FittedProjectionPursuit
 from ..model import TABLES, TableModel, on_map
 from ..reading import CALENDAR, SECONDS
 from .effects import Effect, effects_of
