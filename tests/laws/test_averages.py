@@ -1,4 +1,6 @@
-"""Whatever can be fitted can be averaged over, by every word of ``parameters=``, and answers what the process at its mode does."""
+"""Whatever can be fitted can be averaged over, by every word of `parameters`, and answers what the process at its mode does."""
+
+import itertools
 
 import matplotlib
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 import structgp as sg
 import zoo
 from structgp.learn.believe import believe
-from structgp.learn.peak import WORDS, Draws, Evidence
+from structgp.learn.peak import METHODS, Averaging, Draws, Evidence
 from structgp.parameters.tree import free_vector
 from structgp.posterior import Prediction
 from structgp.process.fitted import Fitted
@@ -142,7 +144,8 @@ def check_same(question, ours, theirs):
     if isinstance(theirs, str) or theirs is None or isinstance(ours, str):
         assert ours == theirs, question
         return
-    for mine, its in zip(ours if isinstance(ours, tuple) else (ours,), theirs if isinstance(theirs, tuple) else (theirs,), strict=True):
+    parts = [found if isinstance(found, tuple) else (found,) for found in (ours, theirs)]
+    for mine, its in zip(*parts, strict=True):
         np.testing.assert_allclose(mine, its, rtol=1e-6, atol=1e-8, err_msg=question)
 
 
@@ -160,6 +163,41 @@ def test_draws_that_are_all_at_the_mode_answer_what_it_does(name, tmp_path):
     mixture.save(tmp_path / "mixture.sgp")
     again = sg.load(tmp_path / "mixture.sgp")
     check_same("load", answered(QUESTIONS["predict"], again, places), answered(QUESTIONS["predict"], mode, places))
+
+
+REPRESENTATIVE = ("dense", "laplace"), ("chain", "importance"), ("kronecker", "hmc"), ("features", "metropolis")
+
+
+@pytest.mark.parametrize(("name", "method"), zoo.mostly_full(itertools.product(CASES, METHODS), *REPRESENTATIVE))
+def test_every_word_averages_over_whatever_is_fitted(name, method):
+    """By few members and short chains: what is refused is refused in one line that says what to do."""
+    kernel, likelihood, places, y, how = CASES[name]
+    gp, few = (
+        sg.GP(kernel, likelihood),
+        {"parameters": Averaging(method, members=3, steps=2), "restarts": 0, "max_evaluations": 4},
+    )
+    y = y if isinstance(y, dict) else np.asarray(y, float)
+    refused = _refused(gp, method)
+    if refused is not None:
+        with pytest.raises(ValueError, match=refused) as met:
+            gp.fit(places, y, **few, **how)
+        assert "\n" not in str(met.value)
+        return
+    fitted = gp.fit(places, y, **few, **how)
+    assert isinstance(fitted, FittedMixture)
+    assert fitted.draws.method == method
+    found = fitted.predict(places_of(name))
+    assert np.all(np.isfinite(found.mean))
+    assert np.all(found.variance > 0)
+
+
+def _refused(gp, method):
+    """What is said where a method cannot be had."""
+    if method == "grid" and len(free_vector(gp)) > 3:
+        return "parameters='grid' is for three parameters at most, and there are .*: take 'laplace' or 'ccd'"
+    if method == "nuts" and not gp.likelihood.is_gaussian:
+        return "parameters='nuts' needs Gaussian observations: parameters='hmc' takes any"
+    return None
 
 
 def test_an_average_has_what_a_process_and_a_prediction_have():

@@ -27,8 +27,8 @@ from .sample import hamiltonian_step, metropolis_step, slice_step
 
 FREEDOM = 5.0  # degrees of freedom of where chains begin
 WIDER = 1.5  # than Laplace's approximation, where it has a ridge
-LEAPS, LEAP = 3, 0.45  # of a Hamiltonian move
-EVEN = 0.98  # conditional effective sample size of a step between Hamiltonian moves
+LEAPS, LEAP = 4, 0.35  # of a Hamiltonian move
+EVEN = 0.97  # conditional effective sample size of a step between Hamiltonian moves
 GROUPS = 4  # of chains that never meet, for the error of sequential Monte Carlo, or because they are done elsewhere
 
 Points = Float[np.ndarray, "C Q"]
@@ -137,7 +137,8 @@ def anneal(
             u, at, logs, carried = u[kept], at.of(kept), np.zeros(chains), carried + total - np.log(chains)
         if beta == 1 and begun is None:
             break
-        height = lambda u, beta=beta: look(u).between(beta)[0]
+        between = lambda u, beta=beta: look(u).between(beta)
+        height = lambda u, between=between: between(u)[0]
         for _ in range(moves):
             known = at.between(beta)
             if move == "slice":
@@ -145,7 +146,9 @@ def anneal(
                 at, evaluations = look(u), evaluations + 6
                 continue
             if move == "hmc":
-                new, _ = hamiltonian_step(lambda u, beta=beta: look(u).between(beta), u, known, _root(u, logs), LEAPS, LEAP, rng)
+                new, _ = hamiltonian_step(
+                    lambda u, beta=beta: look(u).between(beta), u, known, _root(u, logs), LEAPS, LEAP, rng
+                )
             else:
                 new = metropolis_step(height, u, known[0], _root(u, logs), rng)[0]
             at = at.moved(np.any(new != u, axis=1), seen[0])

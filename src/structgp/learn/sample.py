@@ -83,7 +83,7 @@ def hamiltonian_step(
     leap: float,
     rng: np.random.Generator,
 ) -> tuple[Points, tuple[Heights, Points]]:
-    """One Hamiltonian trajectory of every chain, in coordinates of this shape; `known` are the value and the slope where it is."""
+    """One Hamiltonian trajectory of every chain, in coordinates of this shape; values and slopes at u are `known`."""
     values, slopes = known
     momentum = rng.standard_normal(u.shape)
     step = leap * (1 + 0.3 * rng.uniform(-1, 1, (len(u), 1)))
