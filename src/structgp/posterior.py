@@ -20,6 +20,7 @@ from .inputs.reading import unmasked
 from .inputs.rows import in_few_sizes
 from .kernels.algebra import Kernel
 from .likelihoods.base import Likelihood, compiled
+from .linalg.crossing import between
 from .means import Mean
 
 TINY = 1e-12  # of the variance: covariances that rounding has made singular still have a factor
@@ -388,7 +389,7 @@ class MixturePrediction(Foretold):
             probability.reshape(probability.shape + (1,) * (own.ndim - 1 - probability.ndim)), own.shape[1:]
         )
         low, high = own.min(axis=0), own.max(axis=0)  # what is sought lies between the quantiles of the members
-        return _between(self.cumulative, level, low, high, self.likelihood.whole_numbers)
+        return between(self.cumulative, level, low, high, self.likelihood.whole_numbers)
 
     @property
     def probability(self) -> np.ndarray:
@@ -416,6 +417,12 @@ class MixturePrediction(Foretold):
         """The probability that a new observation is an outlier."""
         return self._averaged(np.stack([one.outlier_probability for one in self.members]))
 
+    def outlier_probability_of(self, y: Any) -> np.ndarray:
+        """The probability that observations here, of which the belief does not know yet, are outliers."""
+        found = np.stack([one.outlier_probability_of(y) for one in self.members])
+        logs = np.stack([np.asarray(one.log_prob(y)) for one in self.members])  # a member that expected y counts for more
+        return mixed_moments(found, np.zeros_like(found), tilted(self.weights, logs)).mean
+
     def _averaged(self, values: np.ndarray) -> np.ndarray:
         return np.tensordot(self.weights, values, axes=1)
 
@@ -435,6 +442,13 @@ def name_to_number(names: tuple[str, ...] | None, output: Any) -> int:
     raise ValueError(f"there is no output {output!r}: there are {', '.join(map(repr, names))}, or their numbers from 0")
 
 
+def tilted(weights: np.ndarray, logs: np.ndarray) -> np.ndarray:
+    """The weights of members after each of them found something this probable, place by place."""
+    with np.errstate(invalid="ignore"):
+        after = np.reshape(weights, (-1,) + (1,) * (logs.ndim - 1)) * np.exp(logs - np.max(logs, axis=0))
+        return after / after.sum(axis=0)
+
+
 def mixed_moments(means: np.ndarray, variances: np.ndarray, weights: np.ndarray) -> Moments:
     """Mean and variance of a mixture whose members stand along the first axis; weights may differ from place to place."""
     w = np.reshape(weights, weights.shape + (1,) * (means.ndim - weights.ndim))
@@ -448,47 +462,6 @@ def gates_of(likelihood: Likelihood, latents: Moments) -> Moments:
     if not count:
         raise AttributeError(f"{type(likelihood).__name__} has no gate: use Twinned() or another Switch")
     return Moments(*(part[..., 0] if count == 1 else part[..., :count] for part in latents))
-
-
-def _between(cumulative: Any, level: np.ndarray, low: np.ndarray, high: np.ndarray, whole: bool) -> np.ndarray:
-    """Where a cumulative probability reaches each level, between two values."""
-    if whole:
-        for _ in range(200):
-            if not np.any(high > low):
-                break
-            middle = np.floor((low + high) / 2)
-            above = cumulative(middle) >= level
-            low, high = np.where(above, low, middle + 1), np.where(above, middle, high)
-        return high
-    return _crossing(lambda y: _scores(cumulative(y)) - _scores(level), low, high)
-
-
-def _crossing(function: Any, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Where an increasing function that is nearly straight is zero: by its chords, and by halves where these are slow."""
-    below, above = function(low), function(high)
-    found, before = high, np.zeros(np.shape(high))
-    for count in range(100):
-        chord = low - below * (high - low) / np.where(above > below, above - below, 1.0)
-        inside = (chord > low) & (chord < high) & (count % 4 < 3)
-        found = np.where(inside, chord, (low + high) / 2)
-        value = function(found)
-        there = (np.abs(value) <= 1e-12) | (high - low <= 1e-13 * (1e-3 + np.abs(found)))
-        if np.all(there):
-            break
-        low, high, up = np.where(there, found, low), np.where(there, found, high), value >= 0
-        stays = before == np.where(up, 1, -1)  # an end that stays twice counts half, so that it is left (Illinois)
-        low, high = np.where(up, low, found), np.where(up, found, high)
-        share = np.where(stays, 0.5, 1.0)
-        below, above = np.where(up, share * below, value), np.where(up, value, share * above)
-        before = np.where(up, 1, -1)
-    return found
-
-
-def _scores(probability: np.ndarray) -> np.ndarray:
-    """The normal quantile of a probability, finite for all of them."""
-    from scipy.special import ndtri
-
-    return ndtri(np.clip(probability, 1e-300, 1 - 1e-16))
 
 
 def _probabilities(values: Any) -> np.ndarray | None:

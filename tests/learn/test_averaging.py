@@ -329,6 +329,18 @@ def test_bayes_factors_in_words(log, words):
     assert BayesFactor(log, None, "a", "b").words == words
 
 
+def test_outputs_are_read_as_they_are_for_fitting():
+    gp, both = sg.GP(sg.LMC(2, sg.Matern32()), sg.Gaussian(0.1)), np.stack([Y, np.where(X > 3, np.nan, X)], axis=1)
+    named = sg.Outputs({"a": X, "b": X[X <= 3]})
+    wide = density_of(gp, X, both, missing="infer")
+    by_name = density_of(gp, named, {"a": Y, "b": X[X <= 3]})
+    theta = free_vector(gp)
+    np.testing.assert_allclose(wide(theta)[0], by_name(theta)[0], rtol=1e-10)
+    for places, y, how in ((X, both, {"missing": "infer"}), (named, {"a": Y, "b": X[X <= 3]}, {})):
+        with pytest.raises(ValueError, match="'free' leaves a level or a polynomial free"):
+            sg.compare({"free": sg.GP(gp.kernel, gp.likelihood, sg.polynomial(1))}, places, y, **how)
+
+
 def test_beliefs_are_those_of_the_model_that_was_given():
     fitted = SMALL.fit(X, Y, parameters="laplace")
     np.testing.assert_allclose(fitted.draws.beliefs.center, believe(SMALL, X[:, None], fitted.data).center)

@@ -10,6 +10,7 @@ import structgp as sg
 import zoo
 from structgp.engines.woodbury import Woodbury
 from structgp.files.rules import OLDER
+from structgp.posterior import MixturePrediction, Prediction
 from structgp.process.mixture import FittedMixture, averaged
 
 pytestmark = pytest.mark.averaged
@@ -102,6 +103,19 @@ def test_every_likelihood(name):
         assert np.all(cumulative(upper - 1) < 0.9)
     means = np.stack([part.observed.mean for part in parts])
     np.testing.assert_allclose(found.observed.mean, (w * means).sum(axis=0), rtol=1e-10)
+
+
+def test_a_member_that_expected_an_observation_says_more_of_whether_it_is_an_outlier():
+    y, w = np.array([0.3, 4.0]), np.array([0.4, 0.6])
+    parts = [
+        Prediction(np.array([mean, 0.0]), np.array([0.5, 0.5]), sg.MixtureNoise(noise, 9.0, 0.1))
+        for mean, noise in ((0.2, 0.1), (3.0, 0.8))
+    ]
+    found = MixturePrediction(tuple(parts), w, parts[0].likelihood).outlier_probability_of(y)
+    joint = w[:, None] * np.exp([part.log_prob(y) for part in parts])
+    by_hand = np.sum(joint * [part.outlier_probability_of(y) for part in parts], axis=0) / joint.sum(axis=0)
+    np.testing.assert_allclose(found, by_hand, rtol=1e-10)
+    assert np.abs(found - w @ [part.outlier_probability_of(y) for part in parts]).max() > 0.01
 
 
 def finite(found, y):

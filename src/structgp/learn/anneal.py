@@ -28,6 +28,7 @@ from .sample import hamiltonian_step, metropolis_step, slice_step
 FREEDOM = 5.0  # degrees of freedom of where chains begin
 WIDER = 1.5  # than Laplace's approximation, where it has a ridge
 LEAPS, LEAP = 4, 0.35  # of a Hamiltonian move
+EVEN = 0.97  # conditional effective sample size of a step between Hamiltonian moves
 GROUPS = 4  # of chains that never meet, for the error of sequential Monte Carlo, or because they are done elsewhere
 
 Points = Float[np.ndarray, "C Q"]
@@ -40,6 +41,28 @@ class Start(NamedTuple):
     sample: Callable[[np.random.Generator, int], Points]
     log_prob: Callable[[Points], Heights]
     slopes: Callable[[Points], Points] | None = None
+
+
+class Look(NamedTuple):
+    """Both ends of the path where chains are: log densities, and their gradients where moves need them."""
+
+    first: Heights
+    last: Heights
+    first_slopes: Points
+    last_slopes: Points
+
+    def between(self, beta: float) -> tuple[Heights, Points]:
+        """The log density at β and its gradient."""
+        part = lambda first, last: (1 - beta) * first + beta * last
+        return part(self.first, self.last), part(self.first_slopes, self.last_slopes)
+
+    def of(self, rows: np.ndarray) -> Look:
+        """Those of some chains."""
+        return Look(*(part[rows] for part in self))
+
+    def moved(self, which: np.ndarray, to: Look) -> Look:
+        """The same where some chains went on."""
+        return Look(*(np.where(which.reshape(-1, *(1,) * (old.ndim - 1)), new, old) for old, new in zip(self, to, strict=True)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,25 +109,24 @@ def anneal(
 
     Hamiltonian moves need gradients: those of `start`, and `values_and_slopes` of the density where chains end.
     """
+    seen: list[Look] = []  # the last one is where a move has led to
+
+    def look(u: Points) -> Look:
+        if move == "hmc":
+            assert start.slopes is not None
+            assert values_and_slopes is not None
+            last, last_slopes = values_and_slopes(u)
+            seen[:] = [Look(start.log_prob(u), last, start.slopes(u), last_slopes)]
+        else:
+            seen[:] = [Look(start.log_prob(u), log_prob(u), np.zeros_like(u), np.zeros_like(u))]
+        return seen[0]
+
     u = start.sample(rng, chains) if begun is None else begun.u
-    first, last = start.log_prob(u), log_prob(u)
+    at = look(u)
     logs, carried, beta, evaluations = np.zeros(chains) if begun is None else begun.log_weights, 0.0, 0.0, 1
-
-    def mixed(u: Points) -> Heights:
-        memory["first"], memory["last"] = start.log_prob(u), log_prob(u)
-        return (1 - beta) * memory["first"] + beta * memory["last"]
-
-    def with_slopes(u: Points) -> tuple[Heights, Points]:
-        assert start.slopes is not None
-        assert values_and_slopes is not None
-        memory["last"], slopes = values_and_slopes(u)
-        memory["first"] = start.log_prob(u)
-        return (1 - beta) * memory["first"] + beta * memory["last"], (1 - beta) * start.slopes(u) + beta * slopes
-
-    memory: dict[str, np.ndarray] = {}
     spent = 0.0 if begun is None else begun.spent
     while beta < 1:
-        gain = np.maximum(last - first, 2 * LOWEST)
+        gain = np.maximum(at.last - at.first, 2 * LOWEST)
         step = min(_step(gain, logs, schedule, ratio, even), 1 - beta)
         beta = 1.0 if beta + step > 1 - 1e-9 else beta + step
         logs = logs + step * gain
@@ -112,23 +134,25 @@ def anneal(
             total, weights = normalised(logs)
             spent += float(np.sum(weights**2)) - 1 / chains
             kept = resampled(weights, chains, rng)
-            u, first, last, logs, carried = u[kept], first[kept], last[kept], np.zeros(chains), carried + total - np.log(chains)
+            u, at, logs, carried = u[kept], at.of(kept), np.zeros(chains), carried + total - np.log(chains)
         if beta == 1 and begun is None:
             break
+        between = lambda u, beta=beta: look(u).between(beta)
+        height = lambda u, between=between: between(u)[0]
         for _ in range(moves):
-            values = (1 - beta) * first + beta * last
+            known = at.between(beta)
             if move == "slice":
-                new, _ = slice_step(mixed, u, values, rng)
-                u, first, last = new, start.log_prob(new), log_prob(new)
-                evaluations += 6
+                u, _ = slice_step(height, u, known[0], rng)
+                at, evaluations = look(u), evaluations + 6
                 continue
             if move == "hmc":
-                new = hamiltonian_step(with_slopes, u, values, _root(u, logs), LEAPS, LEAP, rng)
+                new, _ = hamiltonian_step(
+                    lambda u, beta=beta: look(u).between(beta), u, known, _root(u, logs), LEAPS, LEAP, rng
+                )
             else:
-                new = metropolis_step(mixed, u, values, _root(u, logs), rng)[0]
-            moved = np.any(new != u, axis=1)
-            first, last = np.where(moved, memory["first"], first), np.where(moved, memory["last"], last)
-            u, evaluations = new, evaluations + (1 if move == "metropolis" else LEAPS + 1)
+                new = metropolis_step(height, u, known[0], _root(u, logs), rng)[0]
+            at = at.moved(np.any(new != u, axis=1), seen[0])
+            u, evaluations = new, evaluations + (1 if move == "metropolis" else LEAPS)
     return Annealed(u, logs + carried, evaluations, spent)
 
 
@@ -254,7 +278,7 @@ def by_annealing(peak: Peak, averaging: Averaging, over: Crew | None = None) -> 
 
 def from_around(peak: Peak, chains: int, rng: np.random.Generator) -> Annealed:
     """Annealed chains that begin around a mode."""
-    options: dict[str, Any] = {"schedule": "even", "even": 0.97, "move": "hmc", "values_and_slopes": peak.values_and_slopes}
+    options: dict[str, Any] = {"schedule": "even", "even": EVEN, "move": "hmc", "values_and_slopes": peak.values_and_slopes}
     return anneal(with_tails([peak]), peak.values, chains, rng, **options)
 
 

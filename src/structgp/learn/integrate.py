@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._types import generator, whole
-from .anneal import Annealed, FromPrior, anneal, in_groups, told, with_tails
+from .anneal import EVEN, Annealed, FromPrior, anneal, in_groups, told, with_tails
 from .average import by_design, by_grid, by_importance
 from .peak import Averaging, Evidence, Peak
 
@@ -36,7 +36,7 @@ def integrate(
     far = start == "prior"  # gradients pay where chains are near already
     move = move or ("metropolis" if far else "hmc")
     schedule = schedule or ("even" if move == "hmc" else "ratio")
-    even = even or (0.97 if move == "hmc" else 0.9)
+    even = even or (EVEN if move == "hmc" else 0.9)
     words = {
         "method": (method, METHODS),
         "start": (start, ("laplace", "prior")),

@@ -70,24 +70,11 @@ def trajectories(peak: Peak, u: Points, count: int, leaps: int, leap: float, rng
     """The places of all chains after so many Hamiltonian trajectories."""
     known = peak.values_and_slopes(u)
     for _ in range(count):
-        u, known = _trajectory(peak.values_and_slopes, u, known, np.eye(u.shape[1]), leaps, leap, rng)
+        u, known = hamiltonian_step(peak.values_and_slopes, u, known, np.eye(u.shape[1]), leaps, leap, rng)
     return u
 
 
 def hamiltonian_step(
-    function: Slopes,
-    u: Points,
-    values: Heights,
-    root: Float[np.ndarray, "Q Q"],
-    leaps: int,
-    leap: float,
-    rng: np.random.Generator,
-) -> Points:
-    """One Hamiltonian trajectory of every chain, in coordinates of this shape."""
-    return _trajectory(function, u, (values, function(u)[1]), root, leaps, leap, rng)[0]
-
-
-def _trajectory(
     function: Slopes,
     u: Points,
     known: tuple[Heights, Points],
@@ -96,6 +83,7 @@ def _trajectory(
     leap: float,
     rng: np.random.Generator,
 ) -> tuple[Points, tuple[Heights, Points]]:
+    """One Hamiltonian trajectory of every chain, in coordinates of this shape; values and slopes at u are `known`."""
     values, slopes = known
     momentum = rng.standard_normal(u.shape)
     step = leap * (1 + 0.3 * rng.uniform(-1, 1, (len(u), 1)))

@@ -17,6 +17,7 @@ import numpy as np
 from .._types import double_precision
 from ..crew import Here, crew_for
 from ..inputs.layouts import as_inputs
+from ..inputs.outputs import read_rows
 from ..kernels.independent import kernels_of
 from ..learn.peak import Evidence
 from ..parameters.priors import Alike
@@ -144,8 +145,9 @@ def compare(
     """
     if not models:
         raise ValueError("compare needs at least one model, by name: compare({'smooth': gp1, 'rough': gp2}, X, y)")
+    given = {key: value for key, value in options.items() if key in ("noise", "missing", "extra", "weights")}
     for name, gp in models.items():
-        check_proper(name, gp, X)
+        check_proper(name, gp, read_rows(gp, X, y, **given).inputs)
     same = itertools.repeat
     looked = crew_for(over, 0.0) if over is not None else Here(0.0)
     pairs = looked.map(_fitted_and_evidence, models.values(), same(X), same(y), same(method), same(parameters), same(options))

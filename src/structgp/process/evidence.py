@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._types import double_precision
-from ..inputs.layouts import as_inputs
-from ..inputs.observations import read_observations
+from ..inputs.outputs import read_rows
 from ..learn.believe import believe
 from ..learn.density import Density
 from ..learn.evidence import objective_at
@@ -75,8 +74,7 @@ def density_of(
     weights: Any = None,
 ) -> Density:
     """The density of θ given data, up to the evidence; approximations are those that suit the values `at`."""
-    inputs = as_inputs(X, clocks=())
-    data = read_observations(gp.likelihood, y, noise, missing, inputs, extra, weights)
+    inputs, data = read_rows(gp, X, y, noise, missing, extra, weights)
     task = planned(gp, inputs, structure, approximate, data, rule_for(gp, inference, data), learns=False)
     gp, inputs, data, chosen, rule = task
     if at is not None and any(leaf.path.endswith(".inputs") for leaf in leaves(at)):

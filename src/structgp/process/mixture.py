@@ -22,7 +22,7 @@ from ..learn.peak import Draws, Evidence
 from ..linalg.dense.cholesky import lapack_threads
 from ..parameters.supports import Interval, Positive, Real
 from ..parameters.tree import free_names, learned_leaves
-from ..posterior import MixturePrediction, Moments, Prediction, Result, mixed_moments
+from ..posterior import MixturePrediction, Moments, Prediction, Result, mixed_moments, tilted
 from .conditioning import Posterior
 from .fitted import BasisWeights, Fitted
 from .given import Drawn
@@ -127,6 +127,8 @@ class FittedMixture(Drawn, Result):
     learning = _of_mode("learning")
     log_evidence = _of_mode("log_evidence")
     evidence_error = _of_mode("evidence_error")
+    evidence_bounds = _of_mode("evidence_bounds")
+    account = _of_mode("account")
 
     @functools.cached_property
     def members(self) -> Members:
@@ -206,10 +208,10 @@ class FittedMixture(Drawn, Result):
     @double_precision
     def lag_one(self) -> np.ndarray:
         """The covariances of f at successive times, sorted, given all observations: (N − 1,)."""
+        within = self._average([member.lag_one() for member in self.members])
         order = np.asarray(self.inputs.order)
         means = np.stack([member.smoothed().mean[order] for member in self.members])
         apart = means - self._average(list(means))
-        within = self._average([member.lag_one() for member in self.members])
         return within + self._average(list(apart[:, :-1] * apart[:, 1:]))
 
     @double_precision
@@ -224,10 +226,7 @@ class FittedMixture(Drawn, Result):
         if self.inference is None:
             y = self.data.y[:, 0] if self.data.flat else self.data.y
             logs = 0.5 * ((y - means) ** 2 / variances + np.log(variances))
-            logs = logs if logs.ndim == 2 else logs.sum(axis=2)
-            with np.errstate(invalid="ignore"):
-                weights = self.weights[:, None] * np.exp(logs - np.max(logs, axis=0))
-                weights = weights / weights.sum(axis=0)
+            weights = tilted(self.weights, logs if logs.ndim == 2 else logs.sum(axis=2))
         return mixed_moments(means, variances, weights)
 
     @property
@@ -371,7 +370,7 @@ class FittedMixture(Drawn, Result):
         keys = jax.random.split(jax.random.key(int(rng.integers(2**62))), len(padded))
         with lapack_threads(self.plan.rows):
             draws = np.asarray(draws_of_some(together, padded, keys, Xs, n))
-        return draws[..., 0] if self.mode._single else draws
+        return self.mode._over(X, draws[..., 0], axis=2) if self.mode._single else draws
 
     def _together(self, X: Any) -> Posterior | None:
         """All members as one value, where they look at these places as they are."""
