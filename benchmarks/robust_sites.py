@@ -138,7 +138,7 @@ def given_noise(K: np.ndarray, noise: np.ndarray, y: np.ndarray) -> tuple[np.nda
 def by_points(gp: Any, x: np.ndarray, y: np.ndarray, fitted: Any) -> Told:
     """Importance sampling around what EP says: labels in all latents, changing noise in its logarithm alone."""
     mean, K = priors(gp, x)
-    alone = gp.likelihood.coupled
+    alone = gp.likelihood.gates == 0
     sites = fitted.inference
     root = _joined(np.linalg.cholesky(K))  # latents are m + root ξ, ξ ~ N(0, I)
     m, Pi = mean.ravel(), _precision(np.asarray(sites.w))

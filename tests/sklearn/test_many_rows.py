@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 import structgp as sg
 import zoo
-from structgp import GPClassifier, GPCountRegressor, GPRegressor
+from structgp import GPClassifier, GPCountRegressor, GPRegressor, RobustGPClassifier
 from structgp.engines import memory
 from structgp.learn.clock import NEVER
 from structgp.models import candidates, choose, judge
@@ -58,6 +58,15 @@ def test_inducing_inputs_stand_in_for_a_process_that_was_asked_for(few_are_many,
     assert "approximate (8 inducing inputs" in chosen
     assert "all rows from the start" in chosen
     assert any(re.search(EXACTLY, line) for line in others)
+
+
+def test_a_rare_label_is_among_the_rows_that_are_learned_from(few_are_many):
+    """Of 64 rows 40 are drawn, and the one row of the other label is not among them."""
+    model = RobustGPClassifier(max_evaluations=2, random_state=0)
+    left_out = np.random.default_rng(model._seed()).permutation(64)[-1]
+    model.fit(X, np.arange(64) == left_out)
+    assert model.fitted_.plan.engine.structure == "inducing"
+    assert model.fitted_.learning.rows == 41
 
 
 def test_what_is_told_of_each_row_stays_with_it(few_are_many, monkeypatch):

@@ -30,13 +30,14 @@ from ..engines.basis import Factors, Whole, columns, free_weights, given_factors
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
 from ..likelihoods.base import Likelihood
-from ..linalg.blocks import Blocks
+from ..linalg.blocks import Blocks, full, own
 from ..posterior import Model
 
 TOLERANCE = 1e-7  # in standard deviations of f
 MAX_CALLS = 200
 FEW_ROWS = 5000  # up to which sites are looked for from a second start
 CONVERGED, UNFINISHED, INFEASIBLE, ANNEALED = 0, 1, 2, 3
+ALIKE = 1e-2  # of a log evidence: two searches have ended at the same sites
 SOFTER = 8  # steps from the widest noise to the likelihood's own
 ON_THE_WAY, AT_THE_END = (
     1e-3,
@@ -132,16 +133,16 @@ class Inference(eqx.Module):
     def name(self) -> str:
         """What users call it."""
 
-    def form(self, likelihood: Likelihood) -> Blocks:
-        """The precision of one site of several latents: its shape says how it joins them."""
+    def form(self, likelihood: Likelihood, count: int) -> Blocks:
+        """The precision of one of so many sites of several latents: its shape says how it joins them."""
         C = likelihood.latents
-        return jnp.zeros((1, C, C) if likelihood.coupled else (1, C))
+        return jnp.zeros((1, C, C) if likelihood.joins(count) else (1, C))
 
     def unknown(self, likelihood: Likelihood, count: int) -> Any:
         """A start about which nothing is known."""
         if likelihood.latents == 1:
             return np.full(count, np.nan), np.full(count, np.nan)
-        form = jax.eval_shape(lambda: self.form(likelihood))
+        form = jax.eval_shape(lambda: self.form(likelihood, count))
         precision = jax.tree.map(lambda part: np.full((count, *part.shape[1:]), np.nan), form)
         return precision, np.full((count, likelihood.latents), np.nan)
 
@@ -190,19 +191,22 @@ def search(
 ) -> Found:
     """The sites from the first of the warm starts that leads to any, or the likeliest from `every` one and those below.
 
-    Else the likeliest that sites which say nothing, and those of the real side of a switch, lead to; else by way of easier
-    problems, which is then said.
+    Else the likeliest that sites which say nothing, and those of the real side of a switch, lead to; where nothing leads
+    nowhere, also that to which easier problems lead, which is then said.
     """
     found: list[Found] = []
     for start in warm:
         found.append(find_sites(model, inputs, data, engine, rule, start, tolerance))
         if found[-1].status == CONVERGED and not every:
             return found[-1]
+    from_nothing = find_sites(model, inputs, data, engine, rule, cold, tolerance)
     real = as_the_real_side_says(model, data, cold)
-    for start in (cold,) if real is None else (cold, real):
-        found.append(find_sites(model, inputs, data, engine, rule, start, tolerance))
+    found += [from_nothing] if real is None else [from_nothing, find_sites(model, inputs, data, engine, rule, real, tolerance)]
     best = likeliest(found)
-    return best if best.status == CONVERGED else _by_way_of_easier(model, inputs, data, engine, rule, cold, best, tolerance)
+    if from_nothing.status == CONVERGED:
+        return best
+    easier = _by_way_of_easier(model, inputs, data, engine, rule, cold, best, tolerance)
+    return easier if best.status != CONVERGED or easier.log_evidence > best.log_evidence + ALIKE else best
 
 
 def _by_way_of_easier(
@@ -234,15 +238,28 @@ def as_the_real_side_says(model: Any, data: Data, unknown: Start) -> Start | Non
     From there EP may end elsewhere than from sites that say nothing. For few rows only: a search takes as long again.
     """
     likelihood, count = model.likelihood, len(unknown[1])
-    if not likelihood.gates or np.ndim(unknown[0]) != 2 or count > FEW_ROWS:
+    if not likelihood.gates or count > FEW_ROWS:
         return None
     latent, leaf = likelihood.signal
     if not leaf.is_gaussian or not float(leaf.noise) > 0:
         return None
-    w, h = np.zeros((2, count, likelihood.latents))
-    w[:, latent] = np.where(data.seen, 1 / float(leaf.noise), 0.0)
-    h[:, latent] = w[:, latent] * np.where(data.seen, np.asarray(data.y)[:, 0], 0.0)
+    return seen_as(unknown, latent, np.asarray(data.y)[:, 0], np.where(data.seen, 1 / float(leaf.noise), 0.0))
+
+
+def seen_as(unknown: Start, latent: int, y: np.ndarray, precision: np.ndarray) -> Start:
+    """Sites in the form of those that are unknown: one latent was seen with Gaussian noise of these precisions, no other was."""
+    w, h = (np.zeros(np.shape(part)) for part in unknown)
+    of_one = (slice(None),) + (latent,) * (w.ndim - 1)
+    w[of_one], h[of_one[: h.ndim]] = precision, precision * np.where(precision > 0, y, 0.0)
     return w, h
+
+
+def in_the_form_of(unknown: Start, start: Start) -> Start:
+    """Sites in the form of those that are unknown, and unknown where there are more of these."""
+    w, h = start
+    if np.ndim(w) != np.ndim(unknown[0]):
+        w = full(w) if np.ndim(unknown[0]) == 3 else own(w)
+    return jax.tree.map(lambda part, rest: np.concatenate([part, rest[len(part) :]]), (w, h), unknown)
 
 
 def likeliest(found: Sequence[Found]) -> Found:

@@ -43,7 +43,7 @@ class Laplace(Inference):
 
     name = "laplace"
 
-    def form(self, likelihood: Likelihood) -> Blocks:
+    def form(self, likelihood: Likelihood, count: int) -> Blocks:
         return likelihood.slope_and_curvature(jnp.zeros(1), jnp.zeros((1, likelihood.latents)))[1]
 
     def find(self, problem: Problem, start: Start, tolerance: Any, max_calls: int) -> Found:

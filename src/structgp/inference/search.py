@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from ..linalg.blocks import full, own
+from ..linalg.blocks import full, lifted, own
 from .base import CONVERGED, INFEASIBLE, UNFINISHED, Problem, Start, known
 from .laplace import Laplace, newton, sites_at
 
@@ -98,6 +98,8 @@ def settle(
         change = _packed((to.w, to.h)) - sites
         sensible = to.sensible if to.sensible.ndim == 1 else jnp.all(to.sensible, axis=1)
         passed = ~(sensible & jnp.all(jnp.isfinite(change), axis=0)) & seen
+        if problem.signed:  # what is negative beside a place may take its cavity: it waits until every place has one
+            change = jnp.where(jnp.any(passed), _packed((lifted(to.w), to.h)) - sites, change)
         change = jnp.where(seen & ~passed, change, 0.0)
         fine = jnp.isfinite(log_normaliser) & jnp.all(own(variance) > 0) & ~(jnp.all(passed | ~seen) & jnp.any(seen))
         residual = jnp.max(jnp.where(passed, 1.0, jnp.where(seen, to.residual.T, 0.0)), initial=0.0)

@@ -20,6 +20,7 @@ from ..inference.base import (
     Problem,
     find_sites,
     search,
+    seen_as,
 )
 from ..inputs.layouts import Grid, Inputs
 from ..inputs.observations import Data
@@ -77,16 +78,11 @@ class SiteEvidence:
 
     def hint(self, theta: Float[Any, " P"], variance: Float[np.ndarray, " N"]) -> None:
         """At θ, and from there on, begin where the signal was seen with Gaussian noise of these variances."""
-        w, h = jax.tree.map(np.zeros_like, self._cold)
-        if w.ndim > 2:
-            return
-        count = len(variance)
-        extra = None if self.data.extra is None else np.asarray(self.data.extra)[:count]
-        y = self.model.likelihood.plainly(np.asarray(self.data.y)[:count, 0], extra)
-        at = (slice(count), self.model.likelihood.signal[0]) if w.ndim == 2 else slice(count)
-        w[at] = np.where(self.data.seen[:count], 1 / variance, 0.0)
-        h[at] = w[at] * y
-        self._hints.append((np.asarray(theta), (w, h)))
+        more = len(self.data.seen) - len(variance)  # rows that fill up
+        precision = np.where(self.data.seen, 1 / np.pad(variance, (0, more), mode="edge"), 0.0)
+        y = self.model.likelihood.plainly(np.asarray(self.data.y)[:, 0], self.data.extra)
+        sites = seen_as(self._cold, self.model.likelihood.signal[0], y, precision)
+        self._hints.append((np.asarray(theta), sites))
 
     def sites(self, theta: Float[Any, " P"]) -> Found:
         """The sites at θ, found to the end: of several that stay where they are those with the largest evidence."""

@@ -8,7 +8,8 @@ leaf ℓ with the turns τ on its path and one latent k is a product of integral
     slope = Σ w_ℓ g_ℓ,   k = Σ w_ℓ k_ℓ − Σ w_ℓ (g_ℓ − slope)²,
 
 where g_ℓ and k_ℓ are those of log Z_ℓ: of a gate τr/√(1 + v) and r(r + τa)/(1 + v) with r = φ(a)/Φ(τa), of the leaf its own,
-and 0 for what it does not see. Predictions are mixtures over the leaves of what each predicts.
+and 0 for what it does not see. Of few rows much is left open, so that what joins gate and signal counts: there it is kept as
+long as the integral is closed (`joined`). Predictions are mixtures over the leaves of what each predicts.
 
 A. Naish-Guzman and S. Holden, "Robust regression with twinned Gaussian processes", NIPS 2007.
 """
@@ -27,11 +28,13 @@ from .._types import Numbers
 from ..linalg.normal import log_ndtr, tails
 from ..parameters.supports import interval, positive, real
 from ..parameters.tree import fixed, parameter
+from . import joined
 from .base import OUTSIDE, Likelihood, compiled, is_one
 from .gaussian import Gaussian, log_normal
 from .labels import Bernoulli, expected_log_link
 
 LEVEL, SPREAD = 1.5, 2.0  # of a gate there: what is real is common
+FEW = 64  # rows up to which sites join gate and signal
 WIDER = 20.0  # times the noise of experts, where a search begins that failed with their own
 
 
@@ -96,6 +99,14 @@ class Switch(Likelihood):
     def latents(self) -> int:
         return self.gates + _signals(self)
 
+    def joins(self, rows: int) -> bool:
+        return rows <= FEW and self._closed
+
+    @property
+    def _closed(self) -> bool:
+        """Whether all integrals are closed in which a gate and the only signal are known together."""
+        return 0 < self.gates == self.latents - 1 and all(map(joined.is_closed, self.leaves))
+
     @property
     def signal(self) -> tuple[int, Likelihood]:
         first = next(leaf for leaf in self.leaves if leaf.latent is not None)
@@ -125,6 +136,8 @@ class Switch(Likelihood):
     def _log_leaves(self, y: Any, mean: Any, variance: Any, power: Any, extra: Any) -> Any:
         """log Z_ℓ in a last axis."""
         _check_power(power)
+        if np.ndim(variance) > np.ndim(mean) and self._closed:
+            return jnp.moveaxis(jnp.stack([leaf.log for leaf in self._together(y, mean, variance)]), 0, -1)
         v = _variances(mean, variance)
         tilted = lambda leaf: leaf.likelihood.log_tilted(y, _of(leaf, mean), _of(leaf, v), 1.0, extra)
         return self._sum(lambda turn: _log_gate(turn, mean, v), tilted)
@@ -133,6 +146,8 @@ class Switch(Likelihood):
         self, y: Numbers, mean: Numbers, variance: Numbers, power: Numbers = 1.0, extra: Numbers = 1.0
     ) -> tuple[Numbers, Numbers, Numbers]:
         _check_power(power)
+        if np.ndim(variance) > np.ndim(mean) and self._closed:
+            return joined.of_all(self._together(y, mean, variance))
         v, C = _variances(mean, variance), self.latents
         turned: dict[tuple[Any, int], Any] = {}
         logs, slopes, bends = [], [], []
@@ -159,6 +174,11 @@ class Switch(Likelihood):
         average = jnp.sum(weight * g, axis=-2)
         bend_of_sum = jnp.sum(weight * (k - (g - average[..., None, :]) ** 2), axis=-2)
         return jax.nn.logsumexp(log, axis=-1), average, bend_of_sum
+
+    def _together(self, y: Any, mean: Any, covariance: Any) -> list[joined.Tilted]:
+        """What each leaf makes of gate and signal that are known together."""
+        shares = [sum((_log_share(turn) for turn in leaf.turns if turn.gate is None), start=0.0) for leaf in self.leaves]
+        return [joined.tilted(leaf, share, y, mean, covariance) for leaf, share in zip(self.leaves, shares, strict=True)]
 
     def expected_log_prob(self, y: Numbers, mean: Numbers, variance: Numbers, extra: Numbers = 1.0) -> Numbers:
         """What a belief about the sides that does not know of the latents leaves of E log p(y | f): a bound below it.

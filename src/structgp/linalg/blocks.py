@@ -68,6 +68,14 @@ def trace(P: Any, S: Float[Array, " N *C"]) -> Float[Array, " N"]:
     return jnp.sum(product, axis=tuple(range(1, product.ndim)))
 
 
+def lifted(P: Float[Array, " N *C"]) -> Float[Array, " N *C"]:
+    """The nearest matrices that have no negative eigenvalue."""
+    if P.ndim < 3:
+        return jnp.maximum(P, 0.0)
+    weights, rows = scalar_factors(P)
+    return jnp.einsum("nk,nkc,nkd->ncd", jnp.maximum(weights, 0.0), rows, rows)
+
+
 def on_each(number: Any, part: Float[Array, " N *rest"]) -> Any:
     """A number for all places, or one for each, ready to meet what has more axes."""
     return jnp.reshape(number, jnp.shape(number) + (1,) * (part.ndim - 1)) if jnp.ndim(number) else number

@@ -20,7 +20,7 @@ from ..engines.basis import Factors, Weights, columns, integrate, sites_of
 from ..engines.diagnose import why_not_positive
 from ..engines.independent import check_latents
 from ..engines.plan import Plan
-from ..inference.base import Found, Inference, Inferred, search
+from ..inference.base import Found, Inference, Inferred, in_the_form_of, search
 from ..inference.choose import choose
 from ..inputs.layouts import Grid, Inputs
 from ..inputs.observations import Data
@@ -336,8 +336,7 @@ def _search(model: Model, inputs: Inputs, data: Data, engine: Engine, rule: Infe
     cold = rule.unknown(model.likelihood, len(inputs))
     if start is None:
         return search(model, inputs, data, engine, rule, cold)
-    more = jax.tree.map(lambda part, rest: np.concatenate([part, rest[len(part) :]]), start, cold)
-    return search(model, inputs, data, engine, rule, cold, (more,))
+    return search(model, inputs, data, engine, rule, cold, (in_the_form_of(cold, start),))
 
 
 def _said(inferred: Inferred, likelihood: Likelihood) -> Inferred:

@@ -179,6 +179,4 @@ def with_more(fitted: Any, new: Inputs, data: Data) -> tuple[Inputs, Data, Condi
     rule = None if fitted.inference is None else choose(gp.likelihood, fitted.inference.method)
     if rule is None:
         return inputs, both, condition(gp, inputs, both, chosen)
-    sites = fitted.inference.w, fitted.inference.h
-    start = jax.tree.map(lambda *parts: np.concatenate(parts), sites, rule.unknown(gp.likelihood, after))
-    return inputs, both, condition(gp, inputs, both, chosen, rule, start)
+    return inputs, both, condition(gp, inputs, both, chosen, rule, (fitted.inference.w, fitted.inference.h))

@@ -130,6 +130,8 @@ class Given(OfGP, Drawn, Result):
         return np.asarray(rank)[: len(self.inputs)]
 
     def _along_time(self) -> Posterior:
+        if self._latents:
+            raise ValueError(f"this is computed of one latent along time: {type(self.likelihood).__name__} sees several")
         if not isinstance(self.conditional, KalmanConditional):
             raise ValueError("this is computed along time: condition with structure='markov' to have it")
         return self.posterior

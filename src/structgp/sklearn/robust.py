@@ -208,7 +208,7 @@ class RobustGPClassifier(ClassifierMixin, _Standardised):
         kernel = self.kernel or latent_kernel(units, rigid, (0.0, 1.0), Matern72)
         kernels: Any = Independent(self.gate or latent_kernel(units, (-1.5, 0.7), (0.7, 0.7)), kernel)
         gp = GP(kernels, TwinnedLabels(flat=fixed(FLAT)), ConstantMean(learned([1.5, 0.0], prior=EITHER)))
-        self._fit(gp, self._in_units(X), codes.astype(float))
+        self._fit(gp, self._in_units(X), codes.astype(float), labels=True)
         self.outlier_probability_ = self.fitted_.outlier_probability
         return self
 
