@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from .._types import double_precision
-from ..inputs.reading import few
+from ..inputs.layouts import as_inputs
+from ..inputs.reading import few, read_numbers
 from ..kernels.algebra import Kernel
 from ..kernels.outputs import LMC, Coregion, Correlations, Lagged, correlations, outputs_of
 from ..kernels.stationary import Matern12, Matern32
@@ -137,7 +138,7 @@ def default_kernel(outputs: int, columns: int) -> Kernel:
 
 def fit_outputs(
     X: Any,
-    Y: np.ndarray,
+    Y: Any,
     *,
     names: Any = None,
     kernel: Kernel | None = None,
@@ -153,9 +154,11 @@ def fit_outputs(
     ``lags="auto"`` tries whether outputs come later than others, and ``compare=True`` what they would be worth alone. Where
     nothing is said of kernel and lags, outputs that share nothing, as far as the evidence tells, are kept apart.
     """
-    P = Y.shape[1]
-    columns = 1 if np.ndim(X) == 1 else np.shape(X)[1]
-    names = tuple(names or map(str, range(P)))
+    (Y, known), X = read_numbers(Y, "Y"), as_inputs(X, clocks=())
+    if Y.ndim != 2:
+        raise ValueError(f"Y needs a column for each output, got shape {Y.shape}: one column alone is for GP.fit")
+    P, columns = Y.shape[1], X.dimension
+    names = tuple(names or known or map(str, range(P)))
     _check(Y, names, logs, lags, kernel, columns)
     scales = Scales.of(Y, logs)
     Z = scales.into(Y)

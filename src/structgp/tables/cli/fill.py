@@ -156,11 +156,12 @@ ALONE = Route("one column", fill_alone, "leave it out, or name several by --targ
 
 
 def together(data: Path, targets: str, asked: Learning, out: Path) -> Route:
-    """Several columns that are named, with their table."""
+    """Several columns that are named, with their table, along the time that it has."""
     deadline = Deadline.after(seconds_of(asked.budget))
     check_folder(out)
-    names = [name.strip() for name in targets.split(",")]
-    return TOGETHER.given(table=read_for(data, asked), names=names, helping=[], deadline=deadline)
+    names, table = [name.strip() for name in targets.split(",")], read_for(data, asked)
+    time = time_in(table.frame, asked.time)
+    return TOGETHER.given(table=table, names=names, helping=[], time=time, deadline=deadline)
 
 
 @command("fill sensors.csv --targets a,b,c --time when --out filled", ALONE, TOGETHER, target="targets")
