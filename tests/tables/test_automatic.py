@@ -69,6 +69,17 @@ def test_a_season_is_the_whole_of_which_the_strongest_wave_is_an_overtone(strong
     assert np.median([period for found in alone for period in found.values()]) == pytest.approx(strongest, rel=0.01)
 
 
+def test_a_season_of_the_calendar_is_no_overtone_of_what_no_calendar_knows(monkeypatch):
+    """Weekends, of which too few were seen for a season of a week, leave waves beside every third part of a day's."""
+    t = np.arange(630) / 48
+    y = np.sin(2 * np.pi * t) + 0.1 * np.random.default_rng(0).standard_normal(630)
+    monkeypatch.setattr("structgp.tables.automatic.problem._overtone", lambda *_: 3)
+    assert seasons_of(t, y, {"a day": 1.0}) == {"a day": 1.0}
+    assert list(seasons_of(t, y, {"three days": 3.0, "a day": 1.0})) == ["three days"]
+    (period,) = seasons_of(t, y).values()
+    assert period == pytest.approx(3.0, rel=0.01)
+
+
 def test_the_calendar_names_seasons_and_needs_fewer_cycles():
     rng = np.random.default_rng(0)
     days = np.arange(900.0)
