@@ -174,7 +174,7 @@ def _numbers(name: str, values) -> np.ndarray:
         found = _seen(values)
         if found.dtype.kind in "biufOUS":
             return found.astype(float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass
     raise ValueError(f"{name} is not numeric: pass numbers; labels are scored by error_rate or mnll.")
 

@@ -120,6 +120,7 @@ SPOILED = {
     "a word": lambda a: "abc",
     "a mask": lambda a: np.ma.array(a, mask=np.random.default_rng(a.size).random(a.shape) < 0.3),
     "durations": lambda a: a.astype("m8[s]"),
+    "a whole number of 400 digits": at_a_place(10**400),
     "ragged": lambda a: [[1.0], [1.0, 2.0]],
     "a dictionary": lambda a: {"a": 1},
 }
@@ -133,6 +134,7 @@ INTO = {
     "a score": lambda spoil: sg.metrics.coverage(spoil(Y), Y - 1, Y + 1),
     "what came of a run": lambda spoil: sg.Optimiser({"a": (0.0, 1.0)}).tell({"a": 0.5}, spoil(Y)),
     "dates of a grid": lambda spoil: sg.Grid(spoil(Y), [0.0, 1.0]),
+    "a detector": lambda spoil: sg.ChangePointDetector(learn=False).fit(spoil(Y)),
     "fit": lambda spoil: GP.fit(spoil(X), Y),
     "predict": lambda spoil: GIVEN.predict(spoil(NEW)),
     "update": lambda spoil: GIVEN.update(spoil(NEW), EXPECTED),
@@ -154,6 +156,7 @@ def test_what_is_spoiled_is_refused(into, how):
     fine |= {("predict", "one row less"), ("classifier", "huge")}
     fine |= {("classifier", "tiny"), ("classifier", "durations"), ("counts", "huge"), ("counts", "tiny")}  # labels, and units
     fine |= {(name, how) for name in ("covariance", "covariance with") for how in ("tiny", "empty", "one row less")}
+    fine |= {("a detector", how) for how in ("NaN", "None", "a mask", "one row less")}  # NaN is a missing value
     fine |= {("covariance with", "None at all"), ("a score", "huge"), ("a score", "tiny"), ("dates of a grid", "one row less")}
     assert found is None or (into, how) in fine
 
@@ -199,6 +202,10 @@ ARGUMENTS = {
     "degree": lambda odd: sg.Polynomial(degree=odd),
     "a kernel to look at": lambda odd: sg.covariance(odd, X),
     "normalize_y": lambda odd: sg.GPRegressor(GP.kernel, learn=False, normalize_y=odd).fit(X, Y),
+    "a summand": lambda odd: sg.Matern52() + odd,
+    "a summand before": lambda odd: odd + sg.Matern52(),
+    "a factor": lambda odd: sg.Matern52() * odd,
+    "models to compare": lambda odd: sg.compare(odd, X, Y),
 }
 FINE = {  # what an odd value may mean
     "restarts": {"None", "zero", "far too many"}, "max_evaluations": {"far too many"},
@@ -214,7 +221,8 @@ FINE = {  # what an odd value may mean
                "an array"}, "a prior": {"None"},
     "order": {"half", "two and a half", "far too many"}, "approximate": {"None"}, "inference": {"None"},
     "along": {"zero", "true"}, "degree": {"far too many"}, "normalize_y": {"zero", "true"},
-    "a kernel to look at": {"a kernel"},
+    "a kernel to look at": {"a kernel"}, "a summand": {"a kernel"}, "a summand before": {"a kernel"},
+    "a factor": {"half", "two and a half", "true", "far too many", "a kernel"},
 }  # fmt: skip
 
 

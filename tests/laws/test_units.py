@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from other_units import in_units, log_volume
 from sklearn.datasets import make_friedman1
 
 import structgp as sg
@@ -21,23 +22,26 @@ KERNELS = [pytest.param(name, marks=[] if name in QUICK else full) for name in z
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_learning_in_other_units_of_y(name):
-    """Every kernel, times a number that brings it to the units of y: its own parameters stay what they are."""
-    kernel, D = zoo.KERNELS[name]
+def test_learning_in_other_units(name):
+    """Every kernel, in the units of y and with its numbers in those of x: what is learned is the same in any."""
+    given, D = zoo.KERNELS[name]
     X, y = zoo.X[D], zoo.Y[D]
-    told = len(y) - kernel.null_space(X[0]).shape[0]  # each function that is left free uses up one observation
+    told = len(y) - given.null_space(X[0]).shape[0]  # each function that is left free uses up one observation
 
-    def learned(s):
+    def learned(s, a):
+        kernel = in_units(given, a, D)
         model = sg.GP(s**2 * kernel, sg.Gaussian(0.15 * s**2), mean=0.4 * s)
-        fitted = model.fit(X, s * y, **OPTIONS)
+        fitted = model.fit(a * X, s * y, **OPTIONS)
         inner = {path: v for path, v in fitted.gp.parameters().items() if path.startswith("kernel.kernel")}
-        prediction = fitted.predict(zoo.XS[D])
-        return fitted.log_evidence + told * np.log(s), inner, prediction.mean / s, prediction.variance / s**2
+        prediction = fitted.predict(a * zoo.XS[D])
+        evidence = fitted.log_evidence + told * np.log(s) + log_volume(given, kernel, a, X)
+        return evidence, inner, prediction.mean / s, prediction.observed.variance / s**2  # in which white parts are one
 
-    expected = learned(1.0)
-    for s in (UP, DOWN):
-        evidence, inner, mean, variance = learned(s)
-        assert inner.keys() == expected[1].keys()
+    expected = learned(1.0, 1.0)
+    for s, a in ((UP, 1.0), (DOWN, 1.0), (1.0, UP), (1.0, DOWN)):
+        np.testing.assert_allclose(sg.covariance(in_units(given, a, D), a * X), sg.covariance(given, X), rtol=1e-9, atol=1e-12)
+        evidence, inner, mean, variance = learned(s, a)
+        assert inner.keys() == expected[1].keys() or a != 1
         if name in SAID_TWICE:
             assert evidence == pytest.approx(expected[0], abs=0.05)
             continue
@@ -137,6 +141,7 @@ def test_learning_in_other_units_of_x(name, mean):
 
 ROWS, TARGETS = make_friedman1(60, 5, noise=1.0, random_state=0)
 LABELS, COUNTS = np.median(TARGETS) < TARGETS, np.round(TARGETS / 3)
+CLASSES = np.digitize(TARGETS, np.quantile(TARGETS, [0.3, 0.7]))
 BY_COLUMN = np.array([UP, DOWN, 1.0, 2.0**10, 2.0**-10])
 # name: the estimator, its targets, whether these have a scale, whether they may be shifted, what it predicts
 ESTIMATORS = {
@@ -147,7 +152,16 @@ ESTIMATORS = {
     "laplace": (sg.GPRegressor(noise="laplace", max_evaluations=100), TARGETS, True, True),
     "mixture": (sg.GPRegressor(noise="mixture", max_evaluations=100), TARGETS, True, True),
     "counts": (sg.GPCountRegressor(max_evaluations=40), COUNTS, False, False),
+    "scattered counts": (sg.GPCountRegressor(family="negative-binomial", max_evaluations=40), COUNTS, False, False),
     "labels": (sg.GPClassifier(max_evaluations=40), LABELS, False, False),
+    "classes": (sg.GPClassifier(max_evaluations=40), CLASSES, False, False),
+    "softmax": (sg.GPClassifier(multi_class="softmax", max_evaluations=40), CLASSES, False, False),
+    "inducing": (sg.GPRegressor(structure="inducing:15"), TARGETS, True, True),
+    "inducing labels": (sg.GPClassifier(structure="inducing:15", max_evaluations=40), LABELS, False, False),
+    "twinned": (sg.TwinnedGPRegressor(max_evaluations=60), TARGETS, True, True),
+    "noise that changes": (sg.HeteroscedasticGPRegressor(max_evaluations=60), TARGETS, True, True),
+    "wrong labels": (sg.RobustGPClassifier(max_evaluations=60), LABELS, False, False),
+    "together": (sg.MultiOutputGP(max_evaluations=100, restarts=0), np.stack([TARGETS, TARGETS**2], axis=1), True, True),
     "additive": (sg.AdditiveGPRegressor(), TARGETS, True, True),
     "additive labels": (sg.AdditiveGPClassifier(), LABELS, False, False),
     "pursuit": (sg.ProjectionPursuitGPRegressor(1, random_state=0), TARGETS, True, True),

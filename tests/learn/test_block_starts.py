@@ -7,6 +7,7 @@ import structgp as sg
 from structgp.inputs.layouts import as_inputs
 from structgp.inputs.observations import read_observations
 from structgp.learn import blocks
+from structgp.learn.clock import Deadline
 
 
 def series():
@@ -49,6 +50,21 @@ def test_groups_of_outliers_go_and_what_is_left_is_the_start():
     clean = blocks.without_blocks(blocks._plain(gp), inputs, data)
     assert not clean.kept[15:19].any()
     assert clean.kept.sum() > 30
+
+
+def test_a_start_takes_a_part_of_the_time_and_no_more():
+    """The plain process is dense, however cheap what follows is: a deadline holds for it as well."""
+    x, y = series()
+    gp = sg.GP(sg.Matern52(), sg.StudentT(), sg.ConstantMean())
+    inputs = as_inputs(x)
+    data = read_observations(gp.likelihood, y, None, "error", inputs)
+    asked = []
+    clock = lambda: (asked.append(0), float(len(asked)))[1]  # a second goes by whenever it is looked at
+    assert len(blocks.block_start(gp, inputs, data, lambda theta: (0.0, theta), None, Deadline(1e6, clock))) == 1
+    whole = len(asked)
+    asked.clear()
+    blocks.block_start(gp, inputs, data, lambda theta: (0.0, theta), None, Deadline(60.0, clock))
+    assert len(asked) < 40 < whole
 
 
 def test_counts_are_seen_by_their_logarithms():

@@ -7,6 +7,7 @@ from scipy.stats import nbinom, norm, poisson
 
 import structgp as sg
 from structgp.engines.cholesky import cost_of_matrix
+from structgp.engines.machine import Work, reference
 from structgp.learn.clock import NEVER, Deadline
 from structgp.models import choose, judge
 from structgp.models.candidates import ONE_FUNCTION, SUMS, Candidate, affordable_rows, learning_seconds
@@ -66,6 +67,17 @@ def test_a_season_is_the_whole_of_which_the_strongest_wave_is_an_overtone(strong
     assert period == pytest.approx(12.0, rel=0.01)
     alone = [seasons_of(t, wave(strongest, 1.0) + 0.3 * rng.standard_normal(120)) for _ in range(5)]
     assert np.median([period for found in alone for period in found.values()]) == pytest.approx(strongest, rel=0.01)
+
+
+def test_a_season_of_the_calendar_is_no_overtone_of_what_no_calendar_knows(monkeypatch):
+    """Weekends, of which too few were seen for a season of a week, leave waves beside every third part of a day's."""
+    t = np.arange(630) / 48
+    y = np.sin(2 * np.pi * t) + 0.1 * np.random.default_rng(0).standard_normal(630)
+    monkeypatch.setattr("structgp.tables.automatic.problem._overtone", lambda *_: 3)
+    assert seasons_of(t, y, {"a day": 1.0}) == {"a day": 1.0}
+    assert list(seasons_of(t, y, {"three days": 3.0, "a day": 1.0})) == ["three days"]
+    (period,) = seasons_of(t, y).values()
+    assert period == pytest.approx(3.0, rel=0.01)
 
 
 def test_the_calendar_names_seasons_and_needs_fewer_cycles():
@@ -194,6 +206,34 @@ def test_a_budget_is_kept_by_the_clock(slow, evaluation):
     assert trials[0].log_evidence is not None
     assert trials[2].note.startswith("left out: about")
     assert all(trial.note for trial in trials[1:]) == (slow == 3.0 or evaluation == 1.0)
+
+
+def test_a_candidate_whose_scores_would_take_too_long_is_left_out():
+    """How long it takes to be given rows is seen while it forecasts, and is nobody's fault but its own."""
+    t = np.arange(float(DAYS))
+    problem = Problem(t[:, None], np.sin(t / 4), "regression", "series", (), 0)
+    clock = [0.0]
+    quick, slow = (timed(clock, name, 1.0, 0.01, 1.0) for name in ("quick", "slow"))
+
+    def refit(fitted, X, y):
+        clock[0] += 20.0
+        return quick.refit(fitted, X, y)
+
+    trials = compare(problem, [quick, slow._replace(refit=refit)], Deadline(60.0, lambda: clock[0])).trials
+    assert clock[0] < 1.2 * 60
+    assert trials[0].chosen
+    assert trials[1].note == "left out: no time was left to see how it does"
+
+
+def test_time_to_give_all_rows_and_ask_for_them_is_kept():
+    """What is seen of a part of the rows says too little of a matrix of all of them."""
+    timing = Timing(Deadline(100.0, lambda: 0.0))
+    work = Work(factors=10.0 / reference().unit.factors)
+    large = candidate("large", 0.01)._replace(finishing=work, compiling=1.0)
+    before = timing.left(candidate("small", 0.01)._replace(compiling=1.0))
+    assert timing.left(large) == pytest.approx(before - 10.0)
+    timing.watch(large).end()
+    assert timing.left() == pytest.approx(100 - timing.pace() * WRITING - 10.0)
 
 
 def test_the_first_candidate_learns_for_a_while_however_late_it_is():

@@ -10,7 +10,7 @@ import equinox as eqx
 import numpy as np
 
 from .._types import how_many
-from .reading import rows_of, unmasked
+from .reading import as_frame, rows_of, unmasked
 
 SECONDS = {"weeks": 604800.0, "days": 86400.0, "hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
 DAY = 86400
@@ -95,7 +95,7 @@ def _columns(X: Any) -> list[Any]:
 
     if isinstance(X, np.ndarray) and X.dtype.kind not in "MO":
         return []
-    frame = nw.from_native(X, allow_series=True, pass_through=True)
+    frame = as_frame(X, "X")
     if isinstance(frame, nw.Series):
         return [frame]
     if isinstance(frame, nw.DataFrame):

@@ -82,6 +82,9 @@ def read_numbers(values: Any, name: str) -> tuple[np.ndarray, list[str] | None]:
         )
     try:
         return array.astype(np.float64), columns
+    except OverflowError:
+        place, _ = _first_text(array)
+        raise ValueError(f"{name} holds a whole number beyond 1.8e308 (row {place[0]}): give numbers in other units") from None
     except (TypeError, ValueError):
         place, entry = _first_text(array)
         column = f" of column {columns[place[1]]!r}" if columns else ""
@@ -106,10 +109,7 @@ def _from_frame(values: Any, name: str) -> tuple[Any, list[str] | None]:
     """What a data frame or a series holds, and its column names; anything else as it is."""
     import narwhals as nw
 
-    try:
-        frame = nw.from_native(values, allow_series=True, pass_through=True)
-    except nw.exceptions.DuplicateError:
-        raise ValueError(f"{name} has two columns of the same name: rename one of them") from None
+    frame = as_frame(values, name)
     if isinstance(frame, nw.LazyFrame):
         raise TypeError(f"{name} is a lazy frame: collect it first")
     if isinstance(frame, nw.Series):
@@ -121,6 +121,16 @@ def _from_frame(values: Any, name: str) -> tuple[Any, list[str] | None]:
     if text:
         raise TypeError(f"{name} has columns that are not numeric: {few(text, 4)}; encode them as numbers or leave them out")
     return frame.to_numpy(), [str(column) for column in frame.columns]
+
+
+def as_frame(values: Any, name: str, allow_series: bool = True) -> Any:
+    """A data frame or a series, whose ever it is, as one of narwhals; anything else as it is."""
+    import narwhals as nw
+
+    try:
+        return nw.from_native(values, allow_series=allow_series, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        raise ValueError(f"{name} has two columns of the same name: rename one of them") from None
 
 
 def _is_date(text: str) -> bool:
@@ -143,7 +153,7 @@ def _first_text(array: np.ndarray) -> tuple[tuple[int, ...], Any]:
     for index, entry in np.ndenumerate(array):
         try:
             float(entry)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return index, entry.item() if isinstance(entry, np.generic) else entry
     return (0,) * array.ndim, array.flat[0]
 

@@ -42,15 +42,20 @@ class Kernel(Parametrised):
         return self.between(jnp.atleast_1d(x), jnp.atleast_1d(z))
 
     def __add__(self, other: Any) -> Kernel:
-        return Sum((self, other)) if isinstance(other, Kernel) else NotImplemented
+        if isinstance(other, Kernel):
+            return Sum((self, other))
+        raise TypeError(f"a kernel is added to kernels, got {other!r}: Constant(variance) is that of an unknown level")
+
+    __radd__ = __add__
 
     def __mul__(self, other: Any) -> Kernel:
         if isinstance(other, Kernel):
             return Product((self, other))
-        return Scaled(self, fixed(other)) if _is_number(other) else NotImplemented
+        if _is_number(other):
+            return Scaled(self, fixed(other))
+        raise TypeError(f"a kernel is multiplied by kernels, or by one positive number, got {other!r}")
 
-    def __rmul__(self, other: Any) -> Kernel:
-        return Scaled(self, fixed(other)) if _is_number(other) else NotImplemented
+    __rmul__ = __mul__
 
     def on(self, *dims: int) -> Kernel:
         """This kernel on some of the coordinates only."""

@@ -43,6 +43,7 @@ LARGER = (*SIZES, 16)  # where a process that saw all rows, and may have bent to
 UNLIKELY = 4.0  # z beyond which a block goes
 ROUNDS = 4
 LEAST = 8  # rows that must be left
+SHARE = 0.25  # of the time that is left, at most: it is a start, and what begins there takes its time as well
 LEAST_NOISE = 1e-3  # of the variance of y: with fewer rows than it could bend to, a plain process may find none at all
 WIDER, TRIES = 3.0, 6  # times the noise, where there is no value at a start, and how often
 
@@ -70,11 +71,13 @@ def block_start(
         inputs, data = glimpse(inputs, data)
         sites = None
     seen, y = np.asarray(data.seen), model.likelihood.plainly(np.asarray(data.y)[:, 0], data.extra)
-    clean = without_blocks(plain, inputs, dataclasses.replace(data, y=y[:, None]), deadline)
+    clean = without_blocks(plain, inputs, dataclasses.replace(data, y=y[:, None]), deadline.earlier(1 - SHARE))
     share = 1 - float(np.sum(clean.kept) / np.sum(seen))
     if not share:
         return []
     for times in WIDER ** np.arange(TRIES):
+        if deadline.passed():
+            break
         noise = times * max(float(clean.model.likelihood.noise), LEAST_NOISE * float(np.var(y[seen])))
         start = _as_start(model, clean, noise, share, _suggested(model, np.asarray(inputs.points), data))
         if sites is not None:
@@ -88,10 +91,11 @@ def without_blocks(plain: Any, inputs: Inputs, data: Data, deadline: Deadline = 
     """A plain process learned without the blocks of rows that it does not expect."""
     X, y, seen = np.asarray(inputs.points), np.asarray(data.y)[:, 0], np.asarray(data.seen)
     offer = Offer(Cholesky(), cost_of_matrix(len(inputs), inputs.dimension))
+    options: dict[str, Any] = {"restarts": 0, "seed": 0, "max_evaluations": 100, "progress": False}
     near, kept = _neighbours(X / scales_of(X), max(SIZES)), seen.copy()
     for _ in range(ROUNDS + 1):
         rows = Data(data.y, np.zeros(len(y)), kept, data.flat)
-        plain = maximise(plain, as_inputs(X), rows, offer, restarts=0, seed=0, max_evaluations=100, progress=False)[0]
+        plain = maximise(plain, as_inputs(X), rows, offer, deadline=deadline, **options)[0]
         worst, z = _worst_block(plain, X, y, kept, near)
         if z <= UNLIKELY or kept.sum() - len(worst) < max(LEAST, seen.sum() // 2) or deadline.passed():
             break

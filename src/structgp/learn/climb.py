@@ -75,7 +75,7 @@ class Climb:
     """One run of L-BFGS-B that remembers the best point it met, so that it can be stopped at any time.
 
     `looked` is what was already seen at a point where the run may begin. A `rugged` objective has jumps, after which the run
-    begins anew at the best point while this is not flat.
+    begins anew at the best point while this is not flat. `each` are the seconds that a look is known to take.
     """
 
     def __init__(
@@ -88,8 +88,9 @@ class Climb:
         deadline: Deadline = NEVER,
         worth: float = 0.0,
         rugged: bool = False,
+        each: float = 0.0,
     ) -> None:
-        self.rugged = rugged
+        self.rugged, self.each = rugged, each
         self.objective, self.count, self.stop, self.report, self.looked = objective, count, stop, report, looked
         self.deadline, self.tolerance = deadline, max(TOLERANCE, worth / count)
         self.evaluations = 0
@@ -109,7 +110,8 @@ class Climb:
         self.heights.append(self.best[0])
         if self.grain and len(self.heights) > PATIENCE and self.best[0] - self.heights[-1 - PATIENCE] < self.grain:
             raise Settled
-        if not self.deadline.allows(self.deadline.clock() - began):
+        self.each = self.deadline.clock() - began if self.evaluations else self.each
+        if not self.deadline.allows(self.each):
             raise OutOfTime
         # from the start on: the evidence of y in other units differs by a constant, which must not move the relative tolerance
         return (self.looked.value - value) / self.count, -gradient / self.count
@@ -198,8 +200,7 @@ def climb(
             objective(starts[0])[0], 0.0, 1, time.perf_counter() - began, True, "nothing to learn", 0, 0.0, ()
         )
     with lapack_threads(count), Early(lambda: importlib.import_module("scipy.optimize")):  # it takes as long as a compilation
-        looks = [Look(starts[0], *objective(starts[0]))]
-        looks += [Look(start, *objective(start)) for start in starts[1:] if not deadline.passed()]
+        looks, each = _looks(objective, starts, deadline)
     best = max(looks, key=lambda look: look.value)
     if best.value <= LOWEST and len(others):
         best, others = Look(others[0], *objective(others[0])), others[1:]
@@ -228,7 +229,8 @@ def climb(
     begin += [np.clip(free.z(other), *bounds.T) for other in others]
     expected = min(evaluations_of(len(best.theta), len(begin) - 1) - len(looks), len(begin) * max_evaluations)
     with Progress(progress, expected, deadline) as report, lapack_threads(count, len(begin)):
-        runs = _climb_all(free, count, begin, bounds, max_evaluations, report, best, deadline, worth, _rugged(model), over)
+        options: dict[str, Any] = {"deadline": deadline, "worth": worth, "rugged": _rugged(model), "each": each}
+        runs = _climb_all(free, count, begin, bounds, max_evaluations, report, best, over, **options)
     of_others = {id(run) for run in runs[1 + restarts :]}
     winner = max(runs, key=lambda run: run.value + (TIE if id(run) in of_others and _rugged(model) else 0.0))
     in_time = winner.message not in (OUT_OF_TIME, INTERRUPTED)
@@ -251,6 +253,19 @@ def climb(
         runner_up=None if None in kinds else kinds[0] if id(winner) in of_others else kinds[1],
     )
     return with_free(model, free.theta(winner.theta)), learning
+
+
+def _looks(objective: Objective, starts: list[np.ndarray], deadline: Deadline) -> tuple[list[Look], float]:
+    """The objective at the first start, and at the others that there is time for; and the seconds that a look takes once it is
+    compiled, 0 where that is not known."""
+    looks, took = [Look(starts[0], *objective(starts[0]))], []
+    for start in starts[1:]:
+        if not deadline.allows(min(took, default=0.0)):
+            break
+        began = deadline.clock()
+        looks.append(Look(start, *objective(start)))
+        took.append(deadline.clock() - began)
+    return looks, min(took, default=0.0)
 
 
 def _far_apart(best: Look, others: Iterable[Look], most: int) -> list[np.ndarray]:
@@ -320,10 +335,12 @@ def _climb_all(
     most: int,
     report: Any,
     looked: Look,
+    over: Crew | None,
+    *,
     deadline: Deadline,
     worth: float,
     rugged: bool,
-    over: Crew | None,
+    each: float,
 ) -> list[Run]:
     """All climbs, side by side when there are several; an interrupt ends them all and keeps what they found."""
     if over is not None and len(begin) > 1:
@@ -334,7 +351,7 @@ def _climb_all(
             report(run.value)
         return runs
     stop = threading.Event()
-    climbs = [Climb(objective, count, stop, report, looked, deadline, worth, rugged) for _ in begin]
+    climbs = [Climb(objective, count, stop, report, looked, deadline, worth, rugged, each) for _ in begin]
     if len(begin) == 1:
         return [climbs[0].run(begin[0], bounds, most)]
     with concurrent.futures.ThreadPoolExecutor(min(len(begin), os.cpu_count() or 1)) as pool:

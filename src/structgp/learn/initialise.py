@@ -63,7 +63,8 @@ def candidates(model: Model, X: np.ndarray, data: Data) -> Iterator[Model]:
             suggestions = _suggestions(model, likelihood, _suggested_kernel(model, factor * scales, variance), of_mean)
             yield _with_learned(model, suggestions)
             for found in periods if not share else ():
-                yield _with_learned(model, suggestions | found)
+                waves = {path: np.where(np.isnan(wave), suggestions.get(path, wave), wave) for path, wave in found.items()}
+                yield _with_learned(model, suggestions | waves)
 
 
 def glimpse(inputs: Inputs, data: Data) -> tuple[Inputs, Data]:
@@ -178,22 +179,25 @@ def _in_their_units(model: Model, likelihood: Any, scales: np.ndarray, spread: A
 
 
 def _periods(model: Model, X: np.ndarray, data: Data) -> list[dict[str, Any]]:
-    """The learned periods and frequencies of the kernel as the strongest waves along their columns, and as the next ones."""
+    """The learned periods and frequencies of the kernel as the strongest waves along their columns, and as the next ones; of
+    several frequencies also the first as it is suggested (NaN), for what is no wave, and the others as the strongest."""
     learned = {leaf.path: leaf for leaf in learned_leaves(model) if leaf.prior is None and np.ndim(leaf.value) < 2}
     along = {path: column for path, column in _along(model.kernel, tuple(range(X.shape[1]))).items() if path in learned}
     if not along or outputs_of(model.kernel) is not None:
         return []
     seen = np.asarray(data.seen)
-    found: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+    found: tuple[dict[str, Any], ...] = ({}, {}, {})
     for column in set(along.values()):
         paths = [path for path, own in along.items() if own == column]
         sizes = [np.size(learned[path].value) for path in paths]
         waves = np.array(periods_of(X[seen, column], np.asarray(data.y)[seen, 0], 1 + sum(sizes)))
-        for choice, some in zip(found, (waves[:-1], waves[1:]), strict=True):
+        for choice, some in zip(found, (waves[:-1], waves[1:], waves[:-1]), strict=True):
             for path, part in zip(paths, np.split(some, np.cumsum(sizes)[:-1]), strict=True):
                 value = 1 / part if path.endswith("frequencies") else part
+                if choice is found[2] and len(part) > 1:
+                    value = np.concatenate([[np.nan], value[:-1]])
                 choice[path] = np.reshape(value, np.shape(learned[path].value))
-    return list(found)
+    return [*found[:2], *([found[2]] if any(np.isnan(value).any() for value in found[2].values()) else [])]
 
 
 def _along(kernel: Any, columns: tuple[int, ...], path: str = "kernel") -> dict[str, int]:

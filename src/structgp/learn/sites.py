@@ -84,9 +84,10 @@ class SiteEvidence:
         sites = seen_as(self._cold, self.model.likelihood.signal[0], y, precision)
         self._hints.append((np.asarray(theta), sites))
 
-    def sites(self, theta: Float[Any, " P"]) -> Found:
-        """The sites at θ, found to the end: of several that stay where they are those with the largest evidence."""
-        every = not self.model.likelihood.log_concave
+    def sites(self, theta: Float[Any, " P"], late: bool = False) -> Found:
+        """The sites at θ, found to the end: of several that stay where they are those with the largest evidence, unless it is
+        late."""
+        every = not self.model.likelihood.log_concave and not late
         return search(*self._arguments(theta), self._cold, list(self._last.values()), every=every)
 
     def _arguments(self, theta: Float[Any, " P"]) -> tuple[Any, Inputs, Data, Engine, Inference]:

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..engines.approximation import Approximation, FiniteState
-from ..engines.base import MANY_ROWS, Cost
+from ..engines.base import MANY_ROWS, NOT_SAID, Cost
 from ..engines.cholesky import LARGEST, cost_of_matrix, look_at_matrix
 from ..engines.inducing import SEEN, cost_of_inputs, look_at_inputs
 from ..engines.inducing_inputs import Inducing
-from ..engines.machine import reference
+from ..engines.machine import Work, reference
 from ..engines.neighbours import Neighbours, cost_of_neighbours
 from ..engines.plan import Plan, evaluations_of
 from ..inputs.layouts import as_inputs
@@ -112,6 +112,7 @@ class Candidate(NamedTuple):
     price: float = 0.0  # what the evidence leaves out: the prior density of a free level and slope
     numbers: Callable[[Any], int] = lambda fitted: len(free_vector(fitted.gp))  # that were learned
     compiling: float = COMPILING  # seconds of those that go by before it runs
+    finishing: Work = NOT_SAID  # to give it all rows and to ask it for them, where that is much
     average: Callable[[Any, Any, np.ndarray, Any], Any] = lambda fitted, X, y, parameters: fitted  # over unsure parameters
     comparable: bool = True  # whether its evidence is that of a model, or a bound on it
     go_on: Callable[..., Any] | None = None  # from what was learned with X and y until a moment, where time was over too early
@@ -130,6 +131,11 @@ def learning_seconds(cost: Cost | None, columns: int, classes: int = 0, numbers:
     """
     times = functions_of(classes) * evaluations_of(columns + OTHERS if numbers is None else numbers, 0)
     return times * reference().seconds(cost.evaluation) if cost else 0.0
+
+
+def finishing_work(cost: Cost | None, rows: int) -> Work:
+    """What it takes to give a model all rows, and to ask it for each of them."""
+    return NOT_SAID if cost is None else cost.conditioning + cost.prediction(rows)
 
 
 def sites_seconds(rows: int, columns: int, task: str, classes: int = 0, numbers: int | None = None) -> float:
@@ -234,7 +240,7 @@ def _dense(gp: GP, shape: tuple[int, int], limits: Limits, numbers: int) -> Cand
         return _given_exactly(fitted.gp, fitted.learning, X, y, noise)
 
     seconds = COMPILING + learning_seconds(cost_of_matrix(min(N, some), D), D, numbers=numbers) + giving
-    return Candidate(ONE_FUNCTION["dense"], fit, refit, seconds)
+    return Candidate(ONE_FUNCTION["dense"], fit, refit, seconds, finishing=finishing_work(cost_of_matrix(N, D), N))
 
 
 def _given_exactly(gp: GP, learning: Any, X: Any, y: np.ndarray, noise: Any) -> Any:

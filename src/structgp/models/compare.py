@@ -143,8 +143,8 @@ def compare(
     goes to `GP.fit`. `over`, a Dask client or an executor, has each model looked at elsewhere. The models must have proper
     beliefs: free polynomials and levels leave an evidence without a scale.
     """
-    if not models:
-        raise ValueError("compare needs at least one model, by name: compare({'smooth': gp1, 'rough': gp2}, X, y)")
+    if not isinstance(models, Mapping) or not models:
+        raise ValueError("compare needs models by name, one at least: compare({'smooth': gp1, 'rough': gp2}, X, y)")
     given = {key: value for key, value in options.items() if key in ("noise", "missing", "extra", "weights")}
     for name, gp in models.items():
         check_proper(name, gp, read_rows(gp, X, y, **given).inputs)

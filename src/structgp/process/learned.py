@@ -111,7 +111,7 @@ def learned(task: Planned, asked: Asked, approximation: Approximation | None) ->
         if others:
             options["others"] = others
         found, learning = learn(gp, inputs, data, chosen.chosen, **options)
-        at_best = None if sites is None else sites.sites(free_vector(found))
+        at_best = None if sites is None else sites.sites(free_vector(found), late=asked.deadline.passed())
     learning = learning if first is None else _together(first, learning)
     warn_if_pressed(learning, stacklevel=5)
     chosen = chosen.tuned(found, inputs, data)

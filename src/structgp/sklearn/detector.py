@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..inputs.reading import read_numbers
+from ..inputs.reading import describe_bad, read_numbers, rows_of, squares
 from ..models.changepoints.averaged import AveragedSegment, SampledSegment
 from ..models.changepoints.conjugate import MultivariateNormalSegment, NormalSegment
 from ..models.changepoints.hazards import ConstantHazard, as_hazard
@@ -134,8 +134,14 @@ class ChangePointDetector(Result, BaseEstimator):
 
     def _rows(self, X: Any, reset: bool) -> np.ndarray:
         one = reset or getattr(self, "n_features_in_", 1) == 1
-        values = read_numbers(X, "X")[0][:, None] if np.ndim(X) == 1 and one else X
-        return validate_data(self, values, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+        numbers, _ = read_numbers(X, "X")
+        values = numbers[:, None] if numbers.ndim == 1 and one else X
+        if np.isinf(numbers).any():
+            raise ValueError(f"X has {describe_bad(numbers)} ({rows_of(np.isinf(numbers))}): NaN stands for a missing value")
+        rows = validate_data(self, values, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+        if not squares(np.nan_to_num(rows)).all():
+            raise ValueError("X reaches beyond what can be squared in double precision: measure it in other units")
+        return rows
 
     def _model(self, rows: np.ndarray) -> ChangePoints:
         segments = typical_segments(rows) if self.segments is None else as_segment(self.segments)

@@ -13,7 +13,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from .._types import how_many
 from ..inputs.clock import Clocks, without_dates
-from ..inputs.reading import describe_bad, listed, missing_labels, read_numbers, read_table
+from ..inputs.reading import as_frame, describe_bad, listed, missing_labels, read_numbers, read_table
 from ..posterior import Result
 
 
@@ -30,13 +30,13 @@ class RowReader(Result, BaseEstimator):
         if clocks:
             validate_data(self, X, reset=reset, skip_check_array=True)
             return read_table(numbers, "X", allow_empty=not reset)[0]
-        frame = nw.from_native(X, pass_through=True)
+        frame = as_frame(X, "X", allow_series=False)
         if isinstance(frame, (nw.DataFrame, nw.LazyFrame)) or isinstance(X, np.ma.MaskedArray) or _kind(X) == "m":
             read_table(X, "X", allow_empty=True)
         least = 1 if reset else 0
         try:
             rows = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=least)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             if 0 not in getattr(X, "shape", ()):
                 read_table(X, "X")  # which says it in our words, if it can
             raise

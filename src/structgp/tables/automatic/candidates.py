@@ -31,6 +31,7 @@ from ...models.candidates import (
     Limits,
     affordable_rows,
     by_class,
+    finishing_work,
     for_many_rows,
     learning_seconds,
     sites_seconds,
@@ -257,6 +258,7 @@ def _gps(problem: Problem, structure: str, affordable: float, own: bool) -> Call
         cheap = kind == "regression" and problem.shape != "grid"
         price = _price_of_a_line(problem.X[:, 0], problem.y) if _is_free(gp.kernel) else 0.0
         one = Candidate(name, fit, refit, seconds, rows, plan, gp, robust if cheap else None, price, compiling=compiling)
+        one = one._replace(finishing=finishing_work(plan.offers[0].cost, len(inputs)))
         if not is_averaged(gp, problem.shape):
             return one
         return by_class(one._replace(average=functools.partial(_averaged, how, made)), classes)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...learn.clock import OUT_OF_TIME, Deadline
+from ...learn.clock import NEVER, OUT_OF_TIME, Deadline
 from ...learn.peak import choose as averaging
 from ...models import judge
 from ...models.candidates import OTHERS, Candidate
@@ -87,14 +87,15 @@ def compare(
     early = candidates[0] if asked is None and swells(problem) else None
     for candidate in _then_other_noise(timing.in_order(candidates, averaged), tried, problem, asked, early):
         pace = timing.pace()
-        left, expected = timing.left(pace * candidate.compiling), pace * candidate.seconds
+        left, expected = timing.left(candidate), pace * candidate.seconds
         if tried and expected > left:
             note = f"left out: about {expected:.0f} s of learning, {max(left, 0):.0f} s were left"
             tried.append(Attempt(Trial(candidate.name, note=note), None, candidate))
             continue
         say(candidate.name, 0, None)
         until, watch = timing.learning(), timing.watch(candidate, any(candidate is one for one in averaged))
-        tried.append(_try(problem, candidate, unlearned, rng, say, until, watch))
+        spare = timing.scoring() if any(attempt.fitted is not None for attempt in tried) else NEVER
+        tried.append(_try(problem, candidate, unlearned, rng, say, until, watch, spare))
     tried.sort(key=lambda attempt: [*candidates, attempt.candidate].index(attempt.candidate))  # the simpler first
     ran = [attempt for attempt in tried if attempt.fitted is not None]
     if not ran:
@@ -316,7 +317,9 @@ def _try(
     say: Say,
     deadline: Deadline,
     watch: Watch,
+    spare: Deadline = NEVER,
 ) -> Attempt:
+    """Learn with a candidate and see how it does; with one for whose scores `spare` has no time there is nothing to compare."""
     rows = _some(np.flatnonzero(~held), candidate.rows, problem, rng)
 
     def tell(evaluation: int, evidence: float) -> None:
@@ -325,7 +328,10 @@ def _try(
 
     try:
         fitted = candidate.fit(as_shape(problem.X[rows], problem.shape), problem.y[rows], tell, deadline)
-        scores = _score(problem, candidate, fitted, rows, held)
+        scores = _score(problem, candidate, fitted, rows, held, spare)
+    except OutOfTime:
+        note = "left out: no time was left to see how it does"
+        return Attempt(Trial(candidate.name, seconds=watch.end(), note=note), None, candidate)
     except (ValueError, FloatingPointError) as met:
         note = f"failed: {str(met).splitlines()[0]}"
         return Attempt(Trial(candidate.name, seconds=watch.end(), note=note), None, candidate)
@@ -333,24 +339,38 @@ def _try(
     return Attempt(Trial(candidate.name, float(fitted.log_evidence), mean, watch.end()), fitted, candidate, scores)
 
 
-def _score(problem: Problem, candidate: Candidate, fitted: Any, rows: np.ndarray, held: np.ndarray) -> np.ndarray | None:
+class OutOfTime(Exception):
+    """There is no time for the scores of a candidate."""
+
+
+def _score(
+    problem: Problem, candidate: Candidate, fitted: Any, rows: np.ndarray, held: np.ndarray, spare: Deadline
+) -> np.ndarray | None:
     """The log probability of a row in each piece that is forecast, or of each row held out; None where none could be spared."""
     if not held.any():
         return None
+    if spare.passed():
+        raise OutOfTime
     if _forecasts(problem):
-        return forecast_scores(problem, candidate, fitted, rows, int(held.sum()))
+        return forecast_scores(problem, candidate, fitted, rows, int(held.sum()), spare)
     return log_probabilities(fitted, problem.task, problem.X[held], problem.y[held])
 
 
-def forecast_scores(problem: Problem, candidate: Candidate, fitted: Any, rows: np.ndarray, horizon: int) -> np.ndarray | None:
+def forecast_scores(
+    problem: Problem, candidate: Candidate, fitted: Any, rows: np.ndarray, horizon: int, spare: Deadline = NEVER
+) -> np.ndarray | None:
     """The mean log probability of each of the last pieces, forecast with the parameters as they were learned from all."""
     order = rows[np.argsort(problem.X[rows, 0], kind="stable")]
     X, y = problem.X[order], problem.y[order]
-    found = []
+    found, took = [], 0.0
     for origin in range(len(y) - ORIGINS * horizon, len(y), horizon):
         if origin < FEW_ROWS:
             continue
+        if not spare.allows(took):
+            raise OutOfTime
+        began = spare.clock()
         before = candidate.refit(fitted, X, np.where(np.arange(len(y)) < origin, y, np.nan))
         piece = slice(origin, origin + horizon)
         found.append(np.mean(log_probabilities(before, problem.task, X[piece], y[piece])))
+        took = spare.clock() - began
     return np.array(found) if found else None

@@ -206,8 +206,9 @@ def _season(t: np.ndarray, y: np.ndarray, known: list[float]) -> float | None:
     found = power(fine)
     cycles = float(fine[np.argmax(found)])
     if float(np.max(found)) > SEASON:
-        cycles /= _overtone(t, rest, span, cycles)
-        return next((period for period in known if abs(span / period - cycles) < RESOLVED), span / cycles)
+        of_calendar = lambda wave: next((period for period in known if abs(span / period - wave) < RESOLVED), None)
+        lower = cycles / _overtone(t, rest, span, cycles)
+        return of_calendar(lower) or of_calendar(cycles) or span / lower  # a day is no overtone of what no calendar knows
     return next((period for period in known if _power(t, y, period) > SEASON), None)
 
 

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...engines import plan
+from ...engines.base import NOT_SAID
 from ...learn.clock import Deadline
 from ...models.candidates import Candidate
 
@@ -63,12 +65,17 @@ class Watch:
         its average is counted where it must have one."""
         if self.averaged and self.ended is not None:
             return self.averaging
-        return (AFTER + (self.ended is None)) * self.beside + PASSES * self.evaluation
+        return (AFTER + (self.ended is None)) * self.beside + max(PASSES * self.evaluation, finishing(self.candidate))
 
     @property
     def averaging(self) -> float:
         """The same, its average over parameters included."""
         return AVERAGED * self.beside + ROUNDS * self.evaluation
+
+
+def finishing(candidate: Candidate) -> float:
+    """Seconds on this machine to give a candidate all rows and to ask it for them, once that is compiled."""
+    return 0.0 if candidate.finishing == NOT_SAID else plan.at_hand().seconds(candidate.finishing)
 
 
 @dataclasses.dataclass
@@ -83,9 +90,10 @@ class Timing:
         self.watches.append(Watch(candidate, self.deadline, averaged))
         return self.watches[-1]
 
-    def left(self, for_new: float = 0.0) -> float:
-        """Seconds for learning, below 0 when it should end; a new candidate will need so many of compiling."""
-        following = max([AFTER * for_new, *(watch.following for watch in self.watches)])
+    def left(self, new: Candidate | None = None) -> float:
+        """Seconds for learning, below 0 when it should end; what a new candidate will need to finish is kept as well."""
+        for_new = 0.0 if new is None else AFTER * self.pace() * new.compiling + finishing(new)
+        following = max([for_new, *(watch.following for watch in self.watches)])
         return self.deadline.left() - self.pace() * WRITING - following
 
     def learning(self) -> Deadline:
@@ -94,6 +102,11 @@ class Timing:
         until = clock() + LEAST if not self.watches else -np.inf
         kept = lambda: self.deadline.left() - max(self.left(), until - clock())
         return dataclasses.replace(self.deadline, kept=kept) if np.isfinite(at) else self.deadline
+
+    def scoring(self) -> Deadline:
+        """The end of seeing how a candidate does: what others need to finish is kept."""
+        kept = lambda: self.pace() * WRITING + max([watch.following for watch in self.watches if watch.ended is not None])
+        return dataclasses.replace(self.deadline, kept=kept) if np.isfinite(self.deadline.at) else self.deadline
 
     def allows_average(self, candidate: Candidate) -> bool:
         """Whether there is time to average over the parameters of a candidate that was tried, and for all that follows."""
