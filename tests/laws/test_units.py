@@ -84,7 +84,7 @@ SAYS_NOTHING = {
     "Cosine": sg.Cosine() + sg.Matern32(),
     "SpectralMixture": sg.SpectralMixture([1.0, 1.0], [0.3, 1.0], [0.2, 0.2]),
 }
-LENGTHS_TELL = {"PeriodicTimes", "SpectralMixture"}  # given lengths and frequencies are a start, which happens to be a good one
+LENGTHS_TELL = {"PeriodicTimes"}  # the period that it has is near the one in the data: a start that finds another hill
 
 
 @pytest.mark.parametrize("name", zoo.mostly_full(SAYS_NOTHING, "Matern52", "Periodic"))
@@ -99,9 +99,8 @@ def test_a_kernel_that_says_nothing_about_units_ends_on_the_same_hill_in_any(nam
         return fitted.log_evidence + len(y) * np.log(s)
 
     expected = learned(1.0, 1.0)
-    of_x = ((1.0, 2.0**7), (1.0, DOWN)) if name not in LENGTHS_TELL else ()
-    for s, a in ((2.0**7, 1.0), (UP, 1.0), (DOWN, 1.0), *of_x):
-        assert learned(s, a) == pytest.approx(expected, abs=0.02)
+    for s, a in ((2.0**7, 1.0), (UP, 1.0), (DOWN, 1.0), (1.0, 2.0**7), (1.0, DOWN)):
+        assert learned(s, a) == pytest.approx(expected, abs=1.5 if a != 1 and name in LENGTHS_TELL else 0.02)
 
 
 # name: the kernel for inputs in units in which all lengths are `a` times as large, and places `b` further on
@@ -161,12 +160,14 @@ ESTIMATORS = {
     "twinned": (sg.TwinnedGPRegressor(max_evaluations=60), TARGETS, True, True),
     "noise that changes": (sg.HeteroscedasticGPRegressor(max_evaluations=60), TARGETS, True, True),
     "wrong labels": (sg.RobustGPClassifier(max_evaluations=60), LABELS, False, False),
-    "together": (sg.MultiOutputGP(max_evaluations=100, restarts=0), np.stack([TARGETS, TARGETS**2], axis=1), True, True),
     "additive": (sg.AdditiveGPRegressor(), TARGETS, True, True),
     "additive labels": (sg.AdditiveGPClassifier(), LABELS, False, False),
     "pursuit": (sg.ProjectionPursuitGPRegressor(1, random_state=0), TARGETS, True, True),
     "pursuit labels": (sg.ProjectionPursuitGPClassifier(1, random_state=0), LABELS, False, False),
 }
+
+
+ENDS = {"inducing": 20.0}  # times the tolerance: learning through inducing inputs does not go after what gains less than 0.02
 
 
 def predicted(estimator, X, y):
@@ -177,22 +178,22 @@ def predicted(estimator, X, y):
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name == "GP" else full) for name in ESTIMATORS])
 def test_estimators_in_other_units(name):
     estimator, y, scaled, shifted = ESTIMATORS[name]
-    expected = predicted(estimator, ROWS, y)
+    expected, near = predicted(estimator, ROWS, y), 1e-3 * ENDS.get(name, 1.0)
     evidence, spread = estimator.log_evidence_, np.std(expected)
     columns = predicted(estimator, ROWS * BY_COLUMN, y)
-    np.testing.assert_allclose(columns, expected, atol=1e-3 * spread)
-    assert estimator.log_evidence_ == pytest.approx(evidence, abs=1e-3)
+    np.testing.assert_allclose(columns, expected, atol=near * spread)
+    assert estimator.log_evidence_ == pytest.approx(evidence, abs=near)
     away = predicted(estimator, ROWS + FAR * ROWS.std(axis=0), y)
     # a million standard deviations away ten digits of a place are left, and a climb ends where it cannot tell any better
     np.testing.assert_allclose(away, expected, atol=5e-2 * spread)
     for s in (UP, DOWN, 1e12, 1e-6) if scaled else ():
-        np.testing.assert_allclose(predicted(estimator, ROWS, s * y) / s, expected, atol=1e-3 * spread)
+        np.testing.assert_allclose(predicted(estimator, ROWS, s * y) / s, expected, atol=near * spread)
         counted = len(y) - (name == "additive")  # one is used up by a constant about which nothing is known
-        assert estimator.log_evidence_ + counted * np.log(s) == pytest.approx(evidence, abs=1e-3)
+        assert estimator.log_evidence_ + counted * np.log(s) == pytest.approx(evidence, abs=near)
     if shifted:
         offset = FAR * y.std()
-        np.testing.assert_allclose(predicted(estimator, ROWS, y + offset) - offset, expected, atol=1e-3 * spread)
-        assert estimator.log_evidence_ == pytest.approx(evidence, abs=1e-2)
+        np.testing.assert_allclose(predicted(estimator, ROWS, y + offset) - offset, expected, atol=near * spread)
+        assert estimator.log_evidence_ == pytest.approx(evidence, abs=max(near, 1e-2))
 
 
 def test_change_points_in_other_units():

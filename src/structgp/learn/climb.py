@@ -258,7 +258,8 @@ def climb(
 def _looks(objective: Objective, starts: list[np.ndarray], deadline: Deadline) -> tuple[list[Look], float]:
     """The objective at the first start, and at the others that there is time for; and the seconds that a look takes once it is
     compiled, 0 where that is not known."""
-    looks, took = [Look(starts[0], *objective(starts[0]))], []
+    looks = [Look(starts[0], *objective(starts[0]))]
+    took: list[float] = []
     for start in starts[1:]:
         if not deadline.allows(min(took, default=0.0)):
             break
