@@ -13,6 +13,7 @@ are large, and they do not tell.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -121,6 +122,12 @@ def anneal(
             seen[:] = [Look(start.log_prob(u), log_prob(u), np.zeros_like(u), np.zeros_like(u))]
         return seen[0]
 
+    def between(beta: float, u: Points) -> tuple[Heights, Points]:
+        return look(u).between(beta)
+
+    def height(beta: float, u: Points) -> Heights:
+        return between(beta, u)[0]
+
     u = start.sample(rng, chains) if begun is None else begun.u
     at = look(u)
     logs, carried, beta, evaluations = np.zeros(chains) if begun is None else begun.log_weights, 0.0, 0.0, 1
@@ -137,20 +144,16 @@ def anneal(
             u, at, logs, carried = u[kept], at.of(kept), np.zeros(chains), carried + total - np.log(chains)
         if beta == 1 and begun is None:
             break
-        between = lambda u, beta=beta: look(u).between(beta)
-        height = lambda u, between=between: between(u)[0]
         for _ in range(moves):
             known = at.between(beta)
             if move == "slice":
-                u, _ = slice_step(height, u, known[0], rng)
+                u, _ = slice_step(functools.partial(height, beta), u, known[0], rng)
                 at, evaluations = look(u), evaluations + 6
                 continue
             if move == "hmc":
-                new, _ = hamiltonian_step(
-                    lambda u, beta=beta: look(u).between(beta), u, known, _root(u, logs), LEAPS, LEAP, rng
-                )
+                new, _ = hamiltonian_step(functools.partial(between, beta), u, known, _root(u, logs), LEAPS, LEAP, rng)
             else:
-                new = metropolis_step(height, u, known[0], _root(u, logs), rng)[0]
+                new = metropolis_step(functools.partial(height, beta), u, known[0], _root(u, logs), rng)[0]
             at = at.moved(np.any(new != u, axis=1), seen[0])
             u, evaluations = new, evaluations + (1 if move == "metropolis" else LEAPS)
     return Annealed(u, logs + carried, evaluations, spent)
