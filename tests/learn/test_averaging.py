@@ -11,8 +11,8 @@ from structgp.engines.cholesky import cost_of_matrix
 from structgp.learn.anneal import anneal, around
 from structgp.learn.average import by_laplace, design, smoothed
 from structgp.learn.believe import WeakBeliefs, believe
-from structgp.learn.integrate import integrate
 from structgp.learn.density import Density
+from structgp.learn.integrate import integrate
 from structgp.learn.objective import Objective
 from structgp.learn.peak import Averaging, Peak, choose, normal_scores, paired_scores, resampled, split
 from structgp.learn.sample import metropolis_step, slice_step, trajectories

@@ -192,5 +192,7 @@ def test_a_table_of_outputs_may_be_a_frame():
     assert sg.fit_outputs(days, F, **quick).predict(days[:3])[0].shape == (3, 2)
     with pytest.raises(TypeError, match="Y is a lazy frame: collect it first"):
         sg.fit_outputs(T, frame.lazy(), **quick)
-    with pytest.raises(ValueError, match=r"Y needs a column for each output, got shape \(12,\): one column alone is for GP.fit"):
+    with pytest.raises(
+        ValueError, match=r"Y needs a column for each output, got shape \(12,\): one column alone is for GP.fit"
+    ):
         sg.fit_outputs(T, F[:, 0], **quick)
