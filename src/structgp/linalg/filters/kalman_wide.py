@@ -11,8 +11,8 @@ k = P⁻h/d and d = 1 + w hᵀP⁻h before each,
 then S = σ(r, N) reaches A by s r M mᵀ + 2 S X, X = A (P − V), and Q by itself; V collects σ(r, N) less what σ was after the
 time. Rows that hold numbers to be learned are left to JAX.
 
-States that do not drive each other, as those of filters and of shared functions, move by the blocks along the diagonal of A: all
-products with it, and its cotangent, are those of blocks.
+States that do not drive each other, as those of filters and of shared functions, move by the blocks along the diagonal of A:
+all products with it, and its cotangent, are those of blocks.
 """
 
 import functools
