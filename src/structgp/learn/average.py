@@ -60,11 +60,8 @@ def average(
 
 def by_laplace(peak: Peak, averaging: Averaging, may_move: bool = False) -> Draws:
     """Equally weighted draws from the normal approximation, spread evenly, a little further than it says."""
-    u, sides, moves = (
-        split(RADIUS * paired_scores(peak.size, averaging.count, averaging.seed), peak.sides),
-        peak.sides,
-        averaging.polish,
-    )
+    sides: Float[np.ndarray, "2 Q"] | None = peak.sides
+    u, moves = split(RADIUS * paired_scores(peak.size, averaging.count, averaging.seed), peak.sides), averaging.polish
     if may_move and averaging.members is None and not moves and _is_no_normal(peak, u):
         u, sides, moves = RADIUS * paired_scores(peak.size, SINGLE, averaging.seed), None, MOVES
     if moves:
