@@ -524,6 +524,9 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.outputs", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("studies", nargs="+", choices=[*STUDIES, *BY_ROWS, "all"])
     parser.add_argument("--draws", type=int, default=None, help="how many draws of each (12; of the bank 50)")
+    parser.add_argument(
+        "--first", type=int, default=0, help="the seed of the first draw: others than those that were looked at"
+    )
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000], help="of the studies of speed and of learning")
     parser.add_argument("--parameters", default="auto")
@@ -535,7 +538,7 @@ def main(words: Sequence[str]) -> int:
                 show(f"{name}, {rows} values", [BY_ROWS[name](rows)])
             continue
         draws = 1 if name in ONCE else options.draws or (50 if name in ("bank", "bands") else 12)
-        tasks = [(name, seed, options.parameters) for seed in range(draws)]
+        tasks = [(name, options.first + draw, options.parameters) for draw in range(draws)]
         if options.jobs == 1:
             show(name, [_one(task) for task in tasks])
             continue

@@ -17,6 +17,7 @@ from structgp.learn.evidence import evidence_objective
 from structgp.linalg.markov.shared_noise import MaternFilters as Chain
 from structgp.parameters.tree import free_vector
 from structgp.structure.approximate import approximated
+from structgp.structure.state_space import state_space
 
 NOISE = sg.Gaussian([0.02, 0.05, 0.1])
 
@@ -54,6 +55,20 @@ def test_a_chain_says_what_the_matrix_says(name):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
     at_data = dense.predict(X)
     np.testing.assert_allclose(chain.smoothed().mean, at_data.mean, rtol=1e-8, atol=1e-10)
+
+
+BLOCKS = {"ICM": 2, "LMC": 15, "two scales": 2, "MaternFilters-1": 1, "MaternFilters-3": 3, "Lagged": 2, "PoleFilters": 2}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_states_move_by_blocks(name):
+    """Outside the blocks of which a chain speaks nothing is moved; blocks of different sizes are none of one size."""
+    kernel = sg.LMC(3, sg.Matern32(), sg.Matern32(2.0)) if name == "two scales" else zoo.OF_OUTPUTS[name]
+    chain = state_space(kernel, as_times_of_outputs(X), harmonics=1).chain
+    A = np.asarray(chain.transition(jnp.array(0.3)))
+    of_block = np.arange(len(A)) // chain.blocks
+    assert chain.blocks == BLOCKS[name]
+    assert not A[of_block[:, None] != of_block].any()
 
 
 @pytest.mark.parametrize("name", zoo.mostly_full(MARKOV, "ICM"))

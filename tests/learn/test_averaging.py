@@ -9,10 +9,12 @@ import structgp as sg
 import zoo
 from structgp.engines.cholesky import cost_of_matrix
 from structgp.learn.anneal import anneal, around
-from structgp.learn.average import design, smoothed
+from structgp.learn.average import by_laplace, design, smoothed
 from structgp.learn.believe import WeakBeliefs, believe
+from structgp.learn.density import Density
 from structgp.learn.integrate import integrate
-from structgp.learn.peak import Peak, choose, normal_scores, paired_scores, resampled, split
+from structgp.learn.objective import Objective
+from structgp.learn.peak import Averaging, Peak, choose, normal_scores, paired_scores, resampled, split
 from structgp.learn.sample import metropolis_step, slice_step, trajectories
 from structgp.parameters.tree import free_names, free_vector
 from structgp.process.evidence import density_of, posterior_of_parameters
@@ -203,6 +205,38 @@ class Skewed:
     def values_and_slopes(self, u):
         rest = u[:, 1] - u[:, 0]
         return self.values(u), np.stack([4 - 4 * np.exp(u[:, 0]) + rest, -rest], axis=1)
+
+
+def test_members_are_moved_where_the_data_bound_a_number_on_one_side_only():
+    """A variance that may be zero: a normal approximation of its logarithm has members that the data exclude."""
+    evidence = lambda theta: (-3 * np.exp(theta[2]), np.array([0.0, 0.0, -3 * np.exp(theta[2])]))
+    gp, yes, free = sg.GP(sg.Matern52(), sg.Gaussian(0.1)), np.ones(3, bool), np.tile([-np.inf, np.inf], (3, 1))
+    center, x = np.zeros(3), np.linspace(-15, 5, 4001)
+    size_of = lambda draws: draws.weights @ np.exp(draws.thetas[:, 2])
+    for width, few in ((3.0, False), (0.5, True)):
+        beliefs = WeakBeliefs(center, np.array([1.0, 1.0, width]), np.eye(3), yes, free)
+        log = -3 * np.exp(x) - 0.5 * (x / width) ** 2
+        best, p = x[np.argmax(log)], np.exp(log - log.max())
+        top = Peak(Density(Objective(gp, evidence), beliefs), np.array([0.0, 0.0, best]))
+        stay, moved = (by_laplace(top, Averaging(), may_move) for may_move in (False, True))
+        truth = np.sum(p * np.exp(x)) / p.sum()
+        assert len(stay.weights) == 6
+        if few:
+            np.testing.assert_array_equal(moved.thetas, stay.thetas)
+        else:
+            assert len(moved.weights) == 16
+            assert size_of(stay) > 1.6 * truth
+            assert 0.5 < size_of(moved) / truth < 1.5
+        asked = by_laplace(top, Averaging(members=6), may_move=True)
+        np.testing.assert_array_equal(asked.thetas, stay.thetas)  # who says how many gets these
+
+
+def test_an_output_may_have_nothing_of_its_own():
+    XX = np.stack([np.tile(X, 2), np.repeat([0.0, 1.0], 16)], axis=1)
+    found = beliefs_of(sg.GP(sg.GaussianFilters(2), sg.Gaussian([0.1, 0.1])), XX, np.tile(Y, 2))
+    own, start = found["kernel.variance[0]"], 0.95 * Y.var() * 0.1 / (0.1 + 0.81)
+    assert own[1] == 3.0
+    np.testing.assert_allclose(np.exp(own[0]), start * np.exp(-2))
 
 
 def test_moves_leave_a_density_as_it_is():

@@ -3,6 +3,7 @@
 import functools
 
 import numpy as np
+import polars as pl
 import pytest
 
 import structgp as sg
@@ -178,3 +179,20 @@ def test_outputs_that_share_nothing_are_kept_apart():
     assert asked.correlations().correlation[0, 1] != 0.0
     two[:, 1] = -two[:, 0] + 0.1 * rng.standard_normal(24)
     assert sg.fit_outputs(x, two, **quick).correlations().correlation[0, 1] < -0.9
+
+
+def test_a_table_of_outputs_may_be_a_frame():
+    """Its columns give the names; what has no values yet, or no columns, is refused in a line."""
+    quick = {"parameters": "best", "restarts": 0, "max_evaluations": 2, "logs": False, "kernel": sg.LMC(2, sg.Matern32())}
+    frame = pl.DataFrame({"low": F[:, 0], "high": F[:, 1]})
+    found, same = sg.fit_outputs(T, frame, **quick), sg.fit_outputs(T, F, **quick)
+    assert found.names == ("low", "high")
+    assert found.log_evidence == pytest.approx(same.log_evidence, rel=1e-12)
+    days = np.datetime64("2024-01-01") + np.round(24 * T).astype("timedelta64[h]")
+    assert sg.fit_outputs(days, F, **quick).predict(days[:3])[0].shape == (3, 2)
+    with pytest.raises(TypeError, match="Y is a lazy frame: collect it first"):
+        sg.fit_outputs(T, frame.lazy(), **quick)
+    with pytest.raises(
+        ValueError, match=r"Y needs a column for each output, got shape \(12,\): one column alone is for GP.fit"
+    ):
+        sg.fit_outputs(T, F[:, 0], **quick)

@@ -165,6 +165,13 @@ def test_an_option_is_heard_or_refused(heard, command, what, option):
         assert asked != plain
 
 
+def test_several_columns_go_along_the_dates_of_their_table(heard):
+    pl.read_csv("series.csv").filter(pl.col("w") != 3).write_csv("uneven.csv")  # else days would be the numbers of the rows
+    words = [*shlex.split("fit uneven.csv --targets v,w"), "--budget", "1000h"]
+    assert "fit_outputs" in heard(*words)
+    assert heard(*words) == heard(*words, "--time", "day") != heard(*words, "--time", "w")
+
+
 def test_files_take_their_places_together_or_not_at_all(tmp_path):
     def fail_after(place):
         place.write_text("new")

@@ -1,6 +1,7 @@
 """Members of an average over θ: from the shape of its density at the mode, or drawn.
 
-    laplace      θ at normal scores of Sobol points and at their mirror images, equally weighted
+    laplace      θ at normal scores of Sobol points and at their mirror images, equally weighted; more of them, moved along the
+                 true density, where that is no normal one
     ccd          a central composite design: the mode, and 2P + 2^k places on one sphere, which integrate 1 and uᵀu exactly
     grid         steps of one along each u where the log density is within 3 of the highest, at most three parameters
     importance   a multivariate t with 5 degrees of freedom, weighted by density, the largest weights smoothed
@@ -11,6 +12,7 @@ u are the coordinates of `peak`. (Rue, Martino and Chopin 2009 have the design a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -20,20 +22,33 @@ from .._types import generator
 from ..crew import Crew
 from .anneal import by_annealing
 from .density import Density
-from .peak import Averaging, Draws, Evidence, Peak, normalised, paired_scores, resampled, split, student_scores
+from .peak import SINGLE, Averaging, Draws, Evidence, Peak, normalised, paired_scores, resampled, split, student_scores
 from .sample import by_chains, trajectories
 
 RADIUS = 1.1  # of the sphere of the design, and how far members are spread: true densities have longer tails than normal ones
+DEEPER = 4.0  # nats below a normal density, at which a member would count fifty times too much
+VAGUE, UNSURE = 2.5, 1.5  # widths of a logarithm before and after the data: these bound it on one side at most
+MOVES, LEAPS, LEAP = 6, 5, 0.4  # trajectories of each member where that is so, and their steps
+LOOKS_AT_MOVES = SINGLE * MOVES * LEAPS  # at the density
 DEEP = 3.0  # how far below its mode the log density is looked at on a grid
 FREEDOM = 5  # degrees of freedom of the wide proposal
 DRAWN = 128  # proposals of importance sampling
 
 
-def average(density: Density, theta: Float[np.ndarray, " P"], averaging: Averaging, over: Crew | None = None) -> Draws:
-    """Members of an average over θ around its mode; `over` has chains moved elsewhere."""
+def average(
+    density: Density,
+    theta: Float[np.ndarray, " P"],
+    averaging: Averaging,
+    over: Crew | None = None,
+    may_move: bool = False,
+) -> Draws:
+    """Members of an average over θ around its mode; `over` has chains moved elsewhere.
+
+    With `may_move` there is time for `LOOKS_AT_MOVES` more, where the density turns out to be far from a normal one.
+    """
     peak = Peak(density, theta)
     methods: dict[str, Callable[[Peak, Averaging], Draws]] = {
-        "laplace": by_laplace,
+        "laplace": functools.partial(by_laplace, may_move=may_move),
         "ccd": by_design,
         "grid": by_grid,
         "importance": by_importance,
@@ -43,12 +58,26 @@ def average(density: Density, theta: Float[np.ndarray, " P"], averaging: Averagi
     return (by_annealing if averaging.method == "ais" else by_chains)(peak, averaging, over)
 
 
-def by_laplace(peak: Peak, averaging: Averaging) -> Draws:
+def by_laplace(peak: Peak, averaging: Averaging, may_move: bool = False) -> Draws:
     """Equally weighted draws from the normal approximation, spread evenly, a little further than it says."""
-    u = split(RADIUS * paired_scores(peak.size, averaging.count, averaging.seed), peak.sides)
-    if averaging.polish:
-        u = trajectories(peak, u, averaging.polish, 5, 0.4, generator(averaging.seed))
-    return peak.draws(peak.within(u), np.ones(len(u)), peak.evidence(), "laplace", peak.sides)
+    sides: Float[np.ndarray, "2 Q"] | None = peak.sides
+    u, moves = split(RADIUS * paired_scores(peak.size, averaging.count, averaging.seed), peak.sides), averaging.polish
+    if may_move and averaging.members is None and not moves and _is_no_normal(peak, u):
+        u, sides, moves = RADIUS * paired_scores(peak.size, SINGLE, averaging.seed), None, MOVES
+    if moves:
+        u = trajectories(peak, u, moves, LEAPS, LEAP, generator(averaging.seed))
+    return peak.draws(peak.within(u), np.ones(len(u)), peak.evidence(), "laplace", sides)
+
+
+def _is_no_normal(peak: Peak, u: Float[np.ndarray, "K Q"]) -> bool:
+    """Whether the density is far from the normal one that members are drawn from: much lower, or flat on one side."""
+    if np.any(peak.sides != 1):
+        return False
+    width = peak.density.beliefs.width[peak.moved]
+    if np.any((width > VAGUE) & (np.sum(peak.root**2, axis=1) > UNSURE**2)):
+        return True
+    fallen = peak.height - peak.density.looks(peak.within(u))[0]
+    return bool(np.max(fallen - 0.5 * np.sum(u * u, axis=1), initial=0.0) > DEEPER)
 
 
 def by_design(peak: Peak, averaging: Averaging) -> Draws:

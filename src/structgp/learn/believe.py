@@ -7,6 +7,7 @@ spread s_d of column d of the D columns that a kernel sees, and the variance v o
     lengthscale      log-normal around s_d √D e^½, width 1
     variance         log-normal around v / number of terms, width 1; of what is behind labels, a Student-t of its logarithm
     noise variance   log-normal around v/20, width 1.7
+    own part         the variance of what an output of filters does not share: log-normal e² below its start, width 3
     bends, steps     of a spline log-normal around its start, width 3; of a random walk, width 2
     period           log-normal around its start, width ½; without a start it is not averaged over
     others           around their starts (of a mean: around that of y), width 1.5, or two spreads for levels and places
@@ -25,6 +26,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..inputs.observations import Data
+from ..kernels.filters import Filters
 from ..kernels.metrics import GroupMetric
 from ..kernels.nonstationary import IntegratedWiener, Spline, Wiener
 from ..kernels.oscillating import Cosine, DampedOscillator, Periodic
@@ -44,6 +46,7 @@ NOISE = 1.7  # of the noise variance
 PERIOD = 0.5
 BENDS = (0.0, 3.0)  # of a spline: a trend may be a line, or turn many times
 STEPS = (0.0, 2.0)  # of a random walk
+OWN_PART = (-2.0, 3.0)  # of an output of filters, of its variance: it may share everything, or half
 OTHER = 1.5
 LENGTH = 0.1  # of the columns of free numbers that stand for directions, around one
 FREEDOM = 2.0  # degrees of freedom of the density of a logarithm that may be far off
@@ -246,6 +249,11 @@ def _(kernel: Spline | IntegratedWiener) -> dict[str, tuple[float, float]]:
 @widths.register
 def _(kernel: Wiener) -> dict[str, tuple[float, float]]:
     return {"variance": STEPS}
+
+
+@widths.register
+def _(kernel: Filters) -> dict[str, tuple[float, float]]:
+    return {"variance": OWN_PART}
 
 
 @widths.register(Gaussian)

@@ -13,12 +13,13 @@ import numpy as np
 from .._types import Seed, generator, whole
 from ..engines.approximation import Approximation
 from ..engines.base import NOT_SAID
+from ..engines.machine import reference
 from ..engines.memory import spare
 from ..engines.plan import Plan, evaluations_for, restarts_for
 from ..inputs.layouts import Inputs
 from ..inputs.observations import Data
 from ..learn.account import INTERRUPTED, Learning, warn_if_pressed
-from ..learn.average import average
+from ..learn.average import LOOKS_AT_MOVES, average
 from ..learn.believe import believe
 from ..learn.blocks import block_start
 from ..learn.clock import OUT_OF_TIME, Deadline
@@ -29,7 +30,7 @@ from ..learn.inducing import climb_with_inputs_held, maximise_through_inputs
 from ..learn.initialise import suggested
 from ..learn.maximise import maximise
 from ..learn.objective import Objective
-from ..learn.peak import Averaging, choose
+from ..learn.peak import PATIENCE, Averaging, choose
 from ..learn.rotate import check_rotations, perturbed, turned
 from ..learn.sites import SiteEvidence
 from ..linalg.dense.cholesky import lapack_threads
@@ -123,7 +124,8 @@ def learned(task: Planned, asked: Asked, approximation: Approximation | None) ->
         return best
     with lapack_threads(chosen.rows):
         density = options.get("objective") or Density(objective_at(found, gp, inputs, data, chosen.chosen), beliefs)
-        return averaged(best, average(density, free_vector(found), averaging, options.get("over")))
+        may_move = _may_move(chosen, learning, asked.deadline)
+        return averaged(best, average(density, free_vector(found), averaging, options.get("over"), may_move))
 
 
 def decided(gp: Any, chosen: Plan, seen: int, parameters: Any, method: str = "evidence") -> tuple[Averaging | None, Plan]:
@@ -200,6 +202,13 @@ def _with_inputs_held(task: Planned, chosen: Plan, options: dict[str, Any]) -> t
 def _together(first: Learning, then: Learning) -> Learning:
     evaluations, seconds = first.evaluations + then.evaluations, first.seconds + then.seconds
     return dataclasses.replace(then, evaluations=evaluations, seconds=seconds)
+
+
+def _may_move(chosen: Plan, learning: Any, deadline: Deadline) -> bool:
+    """Whether there is time to move members of an average along a density that is far from a normal one."""
+    cost, each = chosen.chosen.cost, learning.seconds / max(learning.evaluations, 1)
+    seconds = reference().seconds(LOOKS_AT_MOVES * (cost.evaluation if cost else NOT_SAID))
+    return seconds <= PATIENCE and deadline.allows(LOOKS_AT_MOVES * each)
 
 
 def _of_this_form(gp: Any, given: Sequence[Any], approximation: Approximation | None, inputs: Inputs, data: Data) -> list[Any]:

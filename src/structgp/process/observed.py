@@ -47,7 +47,7 @@ class AtObservations(Given):
         """Mean and variance of each observation given all the others, without refitting: y − α/(C⁻¹)ᵢᵢ and 1/(C⁻¹)ᵢᵢ.
 
         Where observations are not Gaussian, what is known of f without the site of each is passed through the likelihood; the
-        sites themselves have seen all observations.
+        sites themselves have seen all observations. Of a wide table there is one for each value that was seen, row by row.
         """
         if self.inference is not None:
             return self._without_sites(self.inference)

@@ -10,6 +10,9 @@ k = P⁻h/d and d = 1 + w hᵀP⁻h before each,
 
 then S = σ(r, N) reaches A by s r M mᵀ + 2 S X, X = A (P − V), and Q by itself; V collects σ(r, N) less what σ was after the
 time. Rows that hold numbers to be learned are left to JAX.
+
+States that do not drive each other, as those of filters and of shared functions, move by the blocks along the diagonal of A:
+all products with it, and its cotangent, are those of blocks.
 """
 
 import functools
@@ -51,8 +54,20 @@ def evidence(
     return _forward(chain, options, *data)[0]
 
 
-def _product(chain):
-    return (Dense if form_of(chain.size) is Dense else Broadcast).product
+def _times(A, M):
+    """A M, for A by its blocks (K, b, b)."""
+    K, b, _ = A.shape
+    if K == 1:
+        return (Dense if form_of(b) is Dense else Broadcast).product(A[0], M)
+    return jnp.sum(A[:, :, :, None] * M.reshape(K, 1, b, -1), 2).reshape(M.shape)
+
+
+def _blocks_of_product(X, Y, K):
+    """The K blocks along the diagonal of X Yᵀ."""
+    if K == 1:
+        return ((Dense if form_of(len(X)) is Dense else Broadcast).product(X, Y.T))[None]
+    by_block = lambda M: M.reshape(K, -1, M.shape[1])
+    return jnp.sum(by_block(X)[:, :, None] * by_block(Y)[:, None], -1)
 
 
 def _base(chain):
@@ -61,9 +76,10 @@ def _base(chain):
 
 
 def _moves(chain, options, gaps):
-    """A, and Q in the exact form, place by place."""
-    A = jnp.moveaxis(chain.transition(gaps), -1, 0)
-    return A, jnp.moveaxis(chain.noise(gaps), -1, 0) if options.accurate else None
+    """The blocks of A, and Q in the exact form, place by place."""
+    A, b = chain.transition(gaps), chain.blocks
+    A = jnp.stack([A[at : at + b, at : at + b] for at in range(0, chain.size, b)])
+    return jnp.moveaxis(A, -1, 0), jnp.moveaxis(chain.noise(gaps), -1, 0) if options.accurate else None
 
 
 def _rows(chain, t, which, outputs):
@@ -94,13 +110,12 @@ def _see(state, x):
 
 def _run_filter(chain, options, V, state, xs, keep=False):
     """Over a segment: the last state; at each place (P⁻h, variance, mean) of every output, and (m, X) for the adjoint."""
-    product = _product(chain)
 
     def body(state, x):
         (m, P), (A, Q, H, w, y) = state, x
-        X = product(A, P if options.accurate else P - V)
-        P = product(X, A.T) + (Q if options.accurate else V)
-        state, seen = _each(_see, (product(A, m), P), (H, w, y))
+        X = _times(A, P if options.accurate else P - V)
+        P = _times(A, X.T) + (Q if options.accurate else V)
+        state, seen = _each(_see, (_times(A, m), P), (H, w, y))
         return state, (seen, (m, X) if keep else ())
 
     return lax.scan(body, state, xs)
@@ -189,15 +204,15 @@ def _unsee(state, x):
 
 def _run_adjoint(chain, options, l, M, state, xs):
     """Backwards over a segment: (r, N) before it and what V collects; the cotangents of A and Q; kᵀr and kᵀNk."""
-    product = _product(chain)
 
     def body(state, x):
         (r, N, V_bar), ((A, H, w, y), seen, (m, X)) = state, x
         (r_, N_), (kr, kNk) = _each(_unsee, (r, N), (H, w, y, *seen), reverse=True)
         S = _weight(l, M, r_, N_)
-        A_bar = 2.0 * product(S, X) - product(product(r_, M), m.T)
+        A_bar = 2.0 * _blocks_of_product(S, X.T, len(A)) - _blocks_of_product(Broadcast.product(r_, M), m, len(A))
         V_bar = V_bar if options.accurate else V_bar + S - _weight(l, M, r, N)
-        N = product(product(A.T, N_), A)
-        return (product(A.T, r_), N, V_bar), (A_bar, S if options.accurate else None, kr, kNk)
+        back = A.mT
+        N = _times(back, _times(back, N_).T)
+        return (_times(back, r_), N, V_bar), (A_bar, S if options.accurate else None, kr, kNk)
 
     return lax.scan(body, state, xs, reverse=True)

@@ -1,5 +1,7 @@
 """Chains made of chains: scaled, added, multiplied, and seen in another basis."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,6 +29,10 @@ class Scaled(Chain):
 
     def generator(self):
         return self.chain.generator()
+
+    @property
+    def blocks(self):
+        return self.chain.blocks
 
     @property
     def pace(self):
@@ -71,6 +77,11 @@ class Sum(Chain):
     @property
     def stationary(self):
         return all(part.stationary for part in self.parts)
+
+    @property
+    def blocks(self):
+        size = math.lcm(*(part.blocks for part in self.parts))
+        return self.size if any(part.size % size for part in self.parts) else size
 
     def start(self):
         return block_diagonal([part.start() for part in self.parts])
@@ -122,6 +133,10 @@ class Product(Chain):
     @property
     def row(self):
         return np.kron(self.left.row, self.right.row)
+
+    @property
+    def blocks(self):
+        return self.right.blocks if self.left.blocks == 1 else self.left.blocks * self.right.size
 
     def start(self):
         return jnp.kron(self.left.start(), self.right.start())

@@ -46,6 +46,11 @@ class Chain(eqx.Module):
         return len(self.row)
 
     @property
+    def blocks(self) -> int:
+        """The size of the blocks along its diagonal that A consists of: D, where it is not known to have smaller ones."""
+        return self.size
+
+    @property
     def pace(self) -> np.ndarray | None:
         """G, constant, if A(gap) = exp(G u) with u = `clock(gap)`."""
         return None

@@ -39,6 +39,7 @@ class Levels(Chain):
     stationary = True
     varies = True
     fixed_rows = True
+    blocks = 1
 
     @property
     def row(self):
@@ -80,6 +81,10 @@ class MaternFilters(Chain):
     stationary = True
     varies = True
     fixed_rows = True  # loadings are in the states
+
+    @property
+    def blocks(self):
+        return self.states
 
     @property
     def row(self):
@@ -166,6 +171,7 @@ class Modes(Chain):
 
     stationary = True
     varies = True
+    blocks = 2
 
     @property
     def row(self):
