@@ -20,7 +20,7 @@ GATE, SIGNAL = sg.Matern32(0.9, 1.5), sg.Matern52(1.2, 1.0)
 
 @pytest.mark.filterwarnings("ignore:ep, ")
 def test_twinned_noise_against_all_settings_of_its_switches():
-    """Ten rows leave much open, so that EP is off by 0.3 of a log evidence; at most one search of thirty fails, and says so."""
+    """Ten rows leave much open, so that EP is off by 0.2 of a log evidence; at most one search of thirty fails, and says so."""
     off, failed = [], 0
     for gp, x, y in problems("twinned", 30):
         fitted = gp.condition(x, y, structure="dense")
@@ -38,10 +38,10 @@ def test_twinned_noise_against_all_settings_of_its_switches():
         )
     off = np.abs(off)
     assert failed <= 1
-    assert np.sqrt(np.mean(off[:, 0] ** 2)) <= 0.31  # measured: 0.298, of which one search by way of wider noise has a third
-    assert np.median(off[:, 0]) <= 0.15
-    assert off[:, 1].mean() <= 0.12  # f, in standard deviations
-    assert off[:, 2].mean() <= 0.05  # the probability of an outlier
+    assert np.sqrt(np.mean(off[:, 0] ** 2)) <= 0.26  # measured: 0.216, of the square one search by way of wider noise has a third
+    assert np.median(off[:, 0]) <= 0.12
+    assert off[:, 1].mean() <= 0.1  # f, in standard deviations: 0.087
+    assert off[:, 2].mean() <= 0.035  # the probability of an outlier
 
 
 @pytest.mark.full
