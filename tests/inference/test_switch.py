@@ -187,3 +187,16 @@ def test_inducing_inputs_at_all_rows_are_the_whole_process(name):
     np.testing.assert_allclose(sparse.inference.mean, dense.inference.mean, atol=1e-5)
     if name == "Twinned":
         np.testing.assert_allclose(sparse.outlier_probability, dense.outlier_probability, atol=1e-5)
+
+
+def test_sites_of_few_rows_go_on_as_those_of_many(monkeypatch):
+    """Up to so many rows sites join gate and signal, beyond they keep them apart: an update crosses over."""
+    x, y = data_for("Twinned")
+    gp = sg.GP(sg.Independent(GATE, SIGNAL), MODELS["Twinned"][0], sg.ConstantMean([1.0, 0.1]))
+    joined = gp.condition(x[:12], y[:12], structure="dense")
+    assert joined.inference.w.shape == (12, 2, 2)
+    monkeypatch.setattr("structgp.likelihoods.switch.FEW", 12)
+    apart, updated = gp.condition(x, y, structure="dense"), joined.update(x[12:], y[12:])
+    assert updated.inference.w.shape == apart.inference.w.shape == (16, 2)
+    assert updated.log_evidence == pytest.approx(apart.log_evidence, abs=1e-6)
+    np.testing.assert_allclose(updated.outlier_probability, apart.outlier_probability, atol=1e-5)
