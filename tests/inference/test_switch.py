@@ -38,7 +38,9 @@ def test_twinned_noise_against_all_settings_of_its_switches():
         )
     off = np.abs(off)
     assert failed <= 1
-    assert np.sqrt(np.mean(off[:, 0] ** 2)) <= 0.26  # measured: 0.216, of the square one search by way of wider noise has a third
+    assert (
+        np.sqrt(np.mean(off[:, 0] ** 2)) <= 0.26
+    )  # measured: 0.216, of the square one search by way of wider noise has a third
     assert np.median(off[:, 0]) <= 0.12
     assert off[:, 1].mean() <= 0.1  # f, in standard deviations: 0.087
     assert off[:, 2].mean() <= 0.035  # the probability of an outlier
