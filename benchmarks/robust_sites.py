@@ -33,9 +33,9 @@ class Told(NamedTuple):
     effective: float
 
 
-def problems(name: str, count: int) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
+def problems(name: str, count: int, first: int = 0) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
     """Random parameters; half of the data from the model and half a sine with a block of three rows that are off."""
-    return itertools.starmap(PROBLEMS[name], ((np.random.default_rng(seed), seed) for seed in range(count)))
+    return itertools.starmap(PROBLEMS[name], ((np.random.default_rng(seed), seed) for seed in range(first, first + count)))
 
 
 def _kernels(rng: np.random.Generator, least: float, most: float) -> tuple[np.ndarray, Any]:
@@ -201,9 +201,9 @@ def one(name: str, gp: Any, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
     return row | {"effective": told.effective}
 
 
-def study(name: str, count: int) -> None:
+def study(name: str, count: int, first: int) -> None:
     """Root mean squares over the problems where EP converged."""
-    rows = [one(name, *problem) for problem in problems(name, count)]
+    rows = [one(name, *problem) for problem in problems(name, count, first)]
     ended = [row for row in rows if row["converged"]]
     column = lambda key: np.array([row[key] for row in ended])
     print(f"\n{name}: {len(ended)} of {len(rows)} converged, calls {np.median(column('calls')):.0f}, at most ", end="")
@@ -276,6 +276,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("studies", nargs="+", choices=[*PROBLEMS, "calls"])
     parser.add_argument("--sets", type=int, default=30)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--rows", type=int, default=20_000)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -283,7 +284,7 @@ def main() -> None:
         if name == "calls":
             calls(given.rows)
         else:
-            study(name, given.sets)
+            study(name, given.sets, given.first)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ GATE, SIGNAL = sg.Matern32(0.9, 1.5), sg.Matern52(1.2, 1.0)
 
 @pytest.mark.filterwarnings("ignore:ep, ")
 def test_twinned_noise_against_all_settings_of_its_switches():
-    """Ten rows leave much open, so that EP is off by 0.3 of a log evidence; at most one search of thirty fails, and says so."""
+    """Ten rows leave much open, so that EP is off by 0.2 of a log evidence; at most one search of thirty fails, and says so."""
     off, failed = [], 0
     for gp, x, y in problems("twinned", 30):
         fitted = gp.condition(x, y, structure="dense")
@@ -38,10 +38,16 @@ def test_twinned_noise_against_all_settings_of_its_switches():
         )
     off = np.abs(off)
     assert failed <= 1
-    assert np.sqrt(np.mean(off[:, 0] ** 2)) <= 0.31  # measured: 0.298, of which one search by way of wider noise has a third
-    assert np.median(off[:, 0]) <= 0.15
-    assert off[:, 1].mean() <= 0.12  # f, in standard deviations
-    assert off[:, 2].mean() <= 0.05  # the probability of an outlier
+    assert np.sqrt(np.mean(off[:, 0] ** 2)) <= 0.26  # measured: 0.216
+    assert np.median(off[:, 0]) <= 0.12
+    assert off[:, 1].mean() <= 0.1  # f, in standard deviations: 0.087
+    assert off[:, 2].mean() <= 0.035  # the probability of an outlier
+
+
+def test_negative_sites_that_take_a_cavity_have_to_wait():
+    """A place without a cavity is passed over, and without that the search would never end."""
+    gp, x, y = next(problems("twinned", 1, first=25))
+    assert gp.condition(x, y, structure="dense").inference.message == "converged"
 
 
 @pytest.mark.full
@@ -150,6 +156,9 @@ def test_what_is_said_of_outliers():
     q = fitted.predict(x)
     np.testing.assert_allclose(q.gate.mean, fitted.gate.mean, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(q.outlier_probability, stats.norm.cdf(-q.gate.mean / np.sqrt(1 + q.gate.variance)), rtol=1e-9)
+    np.testing.assert_allclose(fitted.smoothed().mean, q.mean, rtol=1e-6, atol=1e-8)
+    with pytest.raises(ValueError, match="this is computed of one latent along time: Switch sees several"):
+        fitted.lag_one()
     draws = fitted.sample(x[:2], n=4000, seed=0, observed=True)
     np.testing.assert_allclose(draws.mean(axis=0), fitted.predict(x[:2]).observed.mean, atol=0.1)
 
@@ -187,3 +196,16 @@ def test_inducing_inputs_at_all_rows_are_the_whole_process(name):
     np.testing.assert_allclose(sparse.inference.mean, dense.inference.mean, atol=1e-5)
     if name == "Twinned":
         np.testing.assert_allclose(sparse.outlier_probability, dense.outlier_probability, atol=1e-5)
+
+
+def test_sites_of_few_rows_go_on_as_those_of_many(monkeypatch):
+    """Up to so many rows sites join gate and signal, beyond they keep them apart: an update crosses over."""
+    x, y = data_for("Twinned")
+    gp = sg.GP(sg.Independent(GATE, SIGNAL), MODELS["Twinned"][0], sg.ConstantMean([1.0, 0.1]))
+    joined = gp.condition(x[:12], y[:12], structure="dense")
+    assert joined.inference.w.shape == (12, 2, 2)
+    monkeypatch.setattr("structgp.likelihoods.switch.FEW", 12)
+    apart, updated = gp.condition(x, y, structure="dense"), joined.update(x[12:], y[12:])
+    assert updated.inference.w.shape == apart.inference.w.shape == (16, 2)
+    assert updated.log_evidence == pytest.approx(apart.log_evidence, abs=1e-6)
+    np.testing.assert_allclose(updated.outlier_probability, apart.outlier_probability, atol=1e-5)

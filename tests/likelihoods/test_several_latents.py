@@ -71,6 +71,25 @@ def test_switches_against_a_grid(x64, name):
     np.testing.assert_allclose(k[0], np.diag(expected[2]), atol=10 * rough)
 
 
+@pytest.mark.parametrize("name", zoo.mostly_full(["Twinned", "Ignorant", "compound"], "Twinned"))
+def test_switches_whose_gate_and_signal_are_known_together(x64, name):
+    likelihood, y = SWITCHES[name]
+    mean, factor = MEAN[:2], np.array([[1.1, 0.0], [0.5, 0.7]])
+    covariance = (factor @ factor.T)[None]
+    value, slope, k = told(likelihood.tilted_derivatives, np.array([y]), mean[None], covariance)
+    expected = moments_on_grid(likelihood, y, mean, factor)
+    assert float(value[0]) == pytest.approx(expected[0], abs=1e-9)
+    assert float(told(likelihood.log_tilted, np.array([y]), mean[None], covariance)[0]) == pytest.approx(expected[0], abs=1e-9)
+    np.testing.assert_allclose(slope[0], expected[1], atol=1e-8)
+    np.testing.assert_allclose(k[0], expected[2], atol=1e-8)
+    points, log_weight = grid(2, 401)
+    latents = mean + points @ factor.T
+    weight = np.exp(told(likelihood.log_prob, y, latents) + log_weight)
+    outlier = told(likelihood.outlier_probability, y, latents, np.zeros_like(latents))
+    found = told(likelihood.outlier_probability, np.array([y]), mean[None], covariance)
+    assert float(found[0]) == pytest.approx(weight @ outlier / weight.sum(), abs=1e-8)
+
+
 @pytest.mark.parametrize(("y", "level"), [(0.4, -1.0), (5.0, -1.0), (5.0, 1.0)])
 def test_noise_that_changes_against_a_grid(x64, y, level):
     likelihood, factor = sg.HeteroscedasticGaussian(), np.array([[1.1, 0.0], [0.3, 0.7]])

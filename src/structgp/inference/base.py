@@ -247,8 +247,8 @@ def as_the_real_side_says(model: Any, data: Data, unknown: Start) -> Start | Non
 
 
 def seen_as(unknown: Start, latent: int, y: np.ndarray, precision: np.ndarray) -> Start:
-    """Sites in the form of those that are unknown: one latent was seen with Gaussian noise of these precisions, no other was."""
-    w, h = (np.zeros(np.shape(part)) for part in unknown)
+    """Sites, in the form of the unknown ones, of one latent that was seen with Gaussian noise of these precisions."""
+    w, h = jax.tree.map(np.zeros_like, unknown)
     of_one = (slice(None),) + (latent,) * (w.ndim - 1)
     w[of_one], h[of_one[: h.ndim]] = precision, precision * np.where(precision > 0, y, 0.0)
     return w, h

@@ -4,7 +4,8 @@ A rule proposes for every site where it should be, Δ away. Steps are measured b
 units; of full matrices v_c v_d stands for v². When successive proposals point against each other the step is shortened, when
 they agree it grows; neither the residual nor the evidence is monotone on the way, so neither steers. Near the solution the last
 few steps are combined (Anderson), and a combination that leads astray is forgotten. A step that leaves no density is halved; a
-place where the rule makes no sense, as where EP has no cavity, is passed over, and the search is not at its end before it does.
+place where the rule makes no sense, as where EP has no cavity, is passed over, and the search is not at its end before it does;
+if that takes long, negative sites, which take the cavities of those beside them, are left out until every place has one again.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .laplace import Laplace, newton, sites_at
 DEEP, SHALLOW, MANY = 10, 5, 100_000  # steps that are combined where sites pull each other, at so many places; elsewhere
 NEAR = 0.3  # residual below which they are
 SMALLEST, LEAST = 0.05, 1e-4  # the smallest damping, and the smallest step on the way back to densities
+PATIENCE = 50  # calls after which nothing is negative as long as some place has no cavity
 RUNNING = -1
 MODE_TOLERANCE, MODE_CALLS = 1e-2, 30  # for a start
 
@@ -91,15 +93,16 @@ def settle(
     """
     seen = problem.data.seen
 
-    def view(sites: Array) -> View:
+    def view(sites: Array, calls: Array) -> View:
         w, h = _unpacked(sites, begin_at)
         mean, variance, log_normaliser, _ = problem.given(w, h)
         to = rule.propose(problem, w, h, mean, variance)
         change = _packed((to.w, to.h)) - sites
         sensible = to.sensible if to.sensible.ndim == 1 else jnp.all(to.sensible, axis=1)
         passed = ~(sensible & jnp.all(jnp.isfinite(change), axis=0)) & seen
-        if problem.signed:  # what is negative beside a place may take its cavity: it waits until every place has one
-            change = jnp.where(jnp.any(passed), _packed((lifted(to.w), to.h)) - sites, change)
+        if problem.signed:  # what is negative beside a place may take its cavity: it has to wait
+            without = _packed((lifted(to.w), to.h)) - sites
+            change = jnp.where(jnp.any(passed) & (calls >= PATIENCE), without, change)
         change = jnp.where(seen & ~passed, change, 0.0)
         fine = jnp.isfinite(log_normaliser) & jnp.all(own(variance) > 0) & ~(jnp.all(passed | ~seen) & jnp.any(seen))
         residual = jnp.max(jnp.where(passed, 1.0, jnp.where(seen, to.residual.T, 0.0)), initial=0.0)
@@ -110,7 +113,7 @@ def settle(
         combine = (s.view.residual < NEAR) & (s.kept > 0) & ~s.refused & (s.shrink == 1.0)
         step = s.damping * s.shrink
         sites = jax.lax.cond(combine, lambda: _combined(s), lambda: s.sites + step * s.view.change)
-        new = view(sites)
+        new = view(sites, s.calls)
         good = new.fine & (~combine | (new.residual <= 2 * s.view.residual))
         angle = _cosine(new, s.view)
         faster, slower = jnp.minimum(1.0, 1.15 * s.damping), jnp.maximum(SMALLEST, 0.6 * s.damping)

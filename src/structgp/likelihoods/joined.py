@@ -1,7 +1,7 @@
 """Switches between Gaussian noises whose gate and signal are known together: (u, f) ~ N(m, V), V a full matrix.
 
-Given y a side with noise s² leaves the gate with mean m_u + b e and variance v = V_uu − b V_uf, where e = y − m_f, T = V_ff + s²
-and b = V_uf/T. With its turn τ = ±1,
+Given y a side with noise s² leaves the gate with mean m_u + b e and variance v = V_uu − b V_uf, where e = y − m_f and
+T = V_ff + s², b = V_uf/T. With its turn τ = ±1,
 
     log Z = log N(e; 0, T) + log Φ(a),   a = τ (m_u + b e)/√(1 + v),   r = φ(a)/Φ(a),
 
@@ -38,28 +38,22 @@ def is_closed(leaf: Any) -> bool:
 def tilted(leaf: Any, log_share: Any, y: Any, mean: Any, V: Any) -> Tilted:
     """What one leaf says, where that is closed; `log_share` is the logarithm of the shares on its path."""
     unit, none = jnp.eye(mean.shape[-1]), jnp.zeros(jnp.broadcast_shapes(jnp.shape(y), mean.shape[:-1]))
-    at = lambda vector: none[..., None] + vector
+    f = 0 if leaf.latent is None else leaf.latent
     if leaf.latent is None:
-        log, b, e = leaf.likelihood.log_prob(y, none), none, none
-        slope, bend = at(0.0 * unit[0]), none[..., None, None] + 0.0 * unit
-        seen = 0.0 * unit[0]
+        seen, e, T, log = 0.0 * unit[f], none, 1.0 + none, leaf.likelihood.log_prob(y, none)
     else:
-        seen = unit[leaf.latent]
-        e, T = y - mean[..., leaf.latent], V[..., leaf.latent, leaf.latent] + leaf.likelihood.noise
-        log, slope, bend = log_normal(e, T), (e / T)[..., None] * seen, (1 / T)[..., None, None] * jnp.outer(seen, seen)
+        seen, e, T = unit[f], y - mean[..., f], V[..., f, f] + leaf.likelihood.noise
+        log = log_normal(e, T)
+    slope, bend = (e / T)[..., None] * seen, (1 / T)[..., None, None] * jnp.outer(seen, seen)
     for turn in leaf.turns:
-        if turn.gate is None:
-            continue
-        if leaf.latent is not None:
-            b = V[..., turn.gate, leaf.latent] / T
-            left = V[..., turn.gate, turn.gate] - b * V[..., turn.gate, leaf.latent]
-        else:
-            left = V[..., turn.gate, turn.gate]
-        scale = jnp.sqrt(1 + left)
-        value, ratio, excess = tails(turn.side * (mean[..., turn.gate] + b * e) / scale)
-        q = at(unit[turn.gate]) - b[..., None] * seen
-        log, slope = log + value, slope + (turn.side * ratio / scale)[..., None] * q
-        bend = bend + (ratio * excess / scale**2)[..., None, None] * q[..., :, None] * q[..., None, :]
+        if turn.gate is not None:
+            shared = V[..., turn.gate, f] * seen[f]
+            b = shared / T
+            scale = jnp.sqrt(1 + V[..., turn.gate, turn.gate] - b * shared)
+            value, ratio, excess = tails(turn.side * (mean[..., turn.gate] + b * e) / scale)
+            q = unit[turn.gate] - b[..., None] * seen
+            log, slope = log + value, slope + (turn.side * ratio / scale)[..., None] * q
+            bend = bend + (ratio * excess / scale**2)[..., None, None] * q[..., :, None] * q[..., None, :]
     return Tilted(log + log_share, slope, bend)
 
 
