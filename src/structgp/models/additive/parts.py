@@ -44,7 +44,7 @@ from ...process.gp import GP
 from ...process.lazy import lazily_predicted
 from ...process.parts import Looked, Sources, read_parts
 from ...structure.additive import additive, terms_of
-from .learned import ROUNDS, SplineSums, first_intervals, held_within, lines_at, refuse, started
+from .learned import ROUNDS, SplineSums, first_intervals, held_within, lines_at, refuse, seen_lines, started
 
 ROWS = 16384  # how many new places are looked at together
 
@@ -134,7 +134,7 @@ def fit_in_parts(model: Any, sources: Sources, missing: str, over: Any, learning
             with lapack_threads(1):
                 gp, account = climb(gp, objective, [free_vector(gp)], max(seen, 1), began, **options)
             evaluations += account.evaluations
-        needed = intervals_for(lines_at(gp.kernel, jnp.asarray(telling.points)), float(gp.likelihood.noise), seen)
+        needed = intervals_for(seen_lines(gp.kernel, telling.points), float(gp.likelihood.noise), seen)
         if needed <= intervals:
             break
         intervals = needed

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..._types import Seed, by_the_host
@@ -97,7 +96,7 @@ class ChangePoints(Parametrised):
 
         def evidence(theta: np.ndarray) -> tuple[Any, Any]:
             detail = with_free(self, theta).segments.detail
-            return _value_and_gradient(jnp.asarray(theta), self._with_detail(detail), data, slots, length)
+            return _value_and_gradient(np.asarray(theta), self._with_detail(detail), data, slots, length)
 
         options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
         count = max(int(np.isfinite(values).sum()), 1)
