@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from functools import singledispatch
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -96,7 +96,7 @@ def lines_of(kernel: Kernel, X: Float[Array, "N D"]) -> Lines | No:
     )
 
 
-lines_on_host = eqx.filter_jit(lines_of)  # the same as one program, where rows are looked at from outside of one
+lines_on_host: Any = eqx.filter_jit(lines_of)  # the same as one program, where rows are looked at from outside of one
 
 
 def terms_of(kernel: Kernel) -> tuple[Kernel, ...]:

@@ -188,7 +188,7 @@ TYPICAL = 64
 _typical = jax.jit(typical_variance)
 
 
-def variance_on_host(kernel: Kernel, X: Points) -> float:
+def variance_on_host(kernel: Kernel, X: Float[Any, "M D"]) -> float:
     """The typical variance as a number, for static choices: no program is compiled where it is the same everywhere."""
     known = constant_variance(kernel)
     return float(_typical(kernel, np.asarray(X))) if known is None else known
