@@ -71,7 +71,7 @@ def _fitted_latents(inference: Inferred, **parts: Any) -> Fitted:
     w, h, evidence = Contrasts(inference.w), inference.h, np.asarray(parts["log_evidence"])
     with lapack_threads(len(inputs)):
         posterior = jax.block_until_ready(given_sites(gp, inputs, w, h, evidence, engine, False))
-        spread = np.asarray(posterior.marginals(jnp.asarray(inputs.points))[1])
+        spread = np.asarray(jax.jit(type(posterior).marginals)(posterior, np.asarray(inputs.points))[1])
     inference = dataclasses.replace(inference, w=w, covariance=spread)
     return Fitted(conditional=posterior.conditional, weights=posterior.weights, inference=inference, **parts)
 

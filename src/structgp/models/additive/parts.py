@@ -25,7 +25,7 @@ from ...inputs.clock import Clocks
 from ...inputs.layouts import Points, as_inputs, check_columns
 from ...inputs.parts import sizes_of_parts
 from ...inputs.rows import in_pieces
-from ...kernels.algebra import On
+from ...kernels.algebra import Kernel, On
 from ...kernels.nonstationary import Constant
 from ...kernels.views import Project
 from ...learn.account import Learning
@@ -161,10 +161,15 @@ def _ends(looked: Looked) -> np.ndarray:
 
 def sums_in_parts(gp: Any, telling: Points, handles: Any, looked: Looked, intervals: int, level: Any) -> tuple[Splines, Totals]:
     """Spline features with knots where some of the rows are, and the sums over all rows on them."""
-    form: Any = additive(gp.kernel, telling)
-    basis = jax.device_get(basis_of(form, intervals))
+    basis = jax.device_get(_basis(gp.kernel, telling, intervals))
     found = looked.crew.map(sum_lines, handles, [basis] * len(handles), [level] * len(handles))
     return basis, jax.device_get(functools.reduce(Totals.__add__, found))
+
+
+@functools.partial(jax.jit, static_argnames="intervals")
+def _basis(kernel: Kernel, telling: Points, intervals: int) -> Splines:
+    form: Any = additive(kernel, telling)
+    return basis_of(form, intervals)
 
 
 def sum_lines(held: Held, basis: Splines, level: Any) -> Totals:
