@@ -382,7 +382,7 @@ def _block_matrices(theta: Array, problem: Problem, engine: Kalman) -> list[tupl
 def _closed_entries(problem: Problem, theta: np.ndarray) -> Closed:
     """Which entries of θ have a closed form: found by doubling each and looking what becomes of the matrices."""
     engine = _engine(problem, theta)
-    before = _block_matrices(np.asarray(theta), problem, engine)
+    before = jax.device_get(_block_matrices(np.asarray(theta), problem, engine))
     led = {leaf.follows for leaf in leaves(problem.model)}
     scales: dict[int, int] = {}
     noise, at = None, 0
@@ -392,7 +392,7 @@ def _closed_entries(problem: Problem, theta: np.ndarray) -> Closed:
             if leaf.path == "likelihood.noise" and not np.any(problem.data.noise[problem.data.seen]):
                 noise = at
             elif leaf.path.startswith("kernel."):
-                doubled = _block_matrices(theta + np.log(2.0) * (np.arange(len(theta)) == at), problem, engine)
+                doubled = jax.device_get(_block_matrices(theta + np.log(2.0) * (np.arange(len(theta)) == at), problem, engine))
                 part = _scaled_part(before, doubled)
                 if part is not None:
                     scales.setdefault(part, at)
