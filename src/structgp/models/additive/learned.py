@@ -49,7 +49,8 @@ def learn(
     began = time.perf_counter()
     refuse(gp, inputs)
     intervals = first_intervals(gp.kernel)
-    gp = started(held_within(gp, inputs), inputs, data)
+    spans = spans_of(gp, inputs)
+    gp = started(held_within(gp, spans), spans, data)
     evaluations, deadline = 0, options.get("deadline", NEVER)
     for _ in range(ROUNDS):
         round_began = deadline.clock()
@@ -144,9 +145,8 @@ def seen_lines(kernel: Kernel, X: Any) -> Lines:
     return lines
 
 
-def held_within(gp: GP, inputs: Inputs) -> GP:
+def held_within(gp: GP, spans: np.ndarray) -> GP:
     """The model with its directions kept and its lengthscales within what the splines can tell apart."""
-    spans = _spans(gp, inputs)
     directions = [leaf.path for leaf in learned_leaves(gp) if leaf.path.endswith("direction")]
     gp = gp.freeze(*directions) if directions else gp
     free = [leaf for leaf in learned_leaves(gp) if leaf.path.endswith("lengthscale") and leaf.bounds is None]
@@ -154,7 +154,7 @@ def held_within(gp: GP, inputs: Inputs) -> GP:
     return gp.with_bounds({path: (SHORTEST * length, LONGEST * length) for path, length in span.items()})
 
 
-def _spans(gp: GP, inputs: Inputs) -> np.ndarray:
+def spans_of(gp: GP, inputs: Inputs) -> np.ndarray:
     """How far the places reach along each line."""
     return np.ptp(np.asarray(seen_lines(gp.kernel, inputs.points).t), axis=0)
 
@@ -163,9 +163,8 @@ def _line_number(path: str) -> int:
     return int(path.split("terms[")[1].split("]")[0]) if "terms[" in path else 0
 
 
-def started(gp: GP, inputs: Inputs, data: Data) -> GP:
+def started(gp: GP, spans: np.ndarray, data: Data) -> GP:
     """Half the range of each line, an equal share of the variance, a quarter of it as noise: unless the values were held."""
-    spans = _spans(gp, inputs)
     y = data.y[np.asarray(data.seen)]
     gaussian = isinstance(gp.likelihood, Gaussian)
     spread = (float(np.mean(np.var(y, axis=0))) if len(y) > 1 and gaussian else 0.0) or (1.0 if gaussian else 4.0)

@@ -44,7 +44,7 @@ from ...process.gp import GP
 from ...process.lazy import lazily_predicted
 from ...process.parts import Looked, Sources, read_parts
 from ...structure.additive import additive, terms_of
-from .learned import ROUNDS, SplineSums, first_intervals, held_within, lines_at, refuse, seen_lines, started
+from .learned import ROUNDS, SplineSums, first_intervals, held_within, lines_at, refuse, seen_lines, spans_of, started
 
 ROWS = 16384  # how many new places are looked at together
 
@@ -125,7 +125,8 @@ def fit_in_parts(model: Any, sources: Sources, missing: str, over: Any, learning
     lengths = sizes_of_parts([fact.rows for fact in looked.facts])
     handles = looked.crew.made(hold_rows, looked.rows, [gp] * len(lengths), lengths)
     level = data.y[data.seen].mean(axis=0)
-    gp = started(held_within(gp, telling), telling, data) if learning else gp
+    spans = spans_of(gp, telling)
+    gp = started(held_within(gp, spans), spans, data) if learning else gp
     account, evaluations = None, 0
     for _ in range(ROUNDS):
         basis, sums = sums_in_parts(gp, telling, handles, looked, intervals, level)
