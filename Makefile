@@ -8,11 +8,11 @@ export UV_PYTHON_DOWNLOADS := never
 RUN := .venv/bin
 
 # Small shapes compile often: keep what was compiled, for all checkouts of a user on such a processor, leave out LLVM's
-# optimisations, one LAPACK thread for each test process.
+# optimisations, one LAPACK thread for each test process. Python keeps what it compiled as well, for the processes that tests start.
 KEPT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/structgp/tests
 PROGRAMS := $(KEPT)/$(shell { grep -m1 ^flags /proc/cpuinfo || uname -m; } 2>/dev/null | cksum | cut -d' ' -f1)
 TEST_ENV := XLA_FLAGS=--xla_backend_optimization_level=0 JAX_COMPILATION_CACHE_DIR=$(PROGRAMS)/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
-	JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+	JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 
 # The rounding of processors without AVX-512: XLA's vectors and OpenBLAS's loops are theirs. Where a Zen 4 or 5 is told to be a Haswell,
 # OpenBLAS 0.3.34 overruns its stack, unless it takes the second-level cache for a smaller one.
@@ -22,7 +22,7 @@ LAWS := tests/laws tests/linalg $(addprefix tests/models/test_additive.py::test_
 	the_gradient_of_the_bound_is_its_slope) $(addprefix tests/models/test_changepoints.py::test_,learning_climbs_to_a_flat_place \
 	equals_the_sum_over_all_segmentations)
 
-.PHONY: demo test test-all check unit full laws-avx2 margins browser format bench docs release clean help
+.PHONY: demo test test-all check style types unit full laws-avx2 margins browser format bench docs release clean help
 
 help:
 	@echo "make demo    fit the carbon dioxide over Mauna Loa, forecast it, and write a report to demo/"
@@ -40,13 +40,19 @@ help:
 demo: .venv/.ready
 	@$(RUN)/python -m structgp demo --out demo
 
-test: check unit
+# Types are checked on one core while tests begin on the other.
+test: style
+	@$(MAKE) --no-print-directory --jobs=2 types unit
 
 test-all: test full
 
-check: .venv/.ready
+check: style types
+
+style: .venv/.ready
 	$(RUN)/ruff format --check src tests benchmarks study examples docs/*.py docs/tutorials
 	$(RUN)/ruff check src tests benchmarks study examples docs/*.py docs/tutorials
+
+types: .venv/.ready
 	$(RUN)/mypy
 
 unit: .venv/.ready

@@ -1,4 +1,5 @@
 import collections
+import gc
 import itertools
 import os
 from pathlib import Path
@@ -29,6 +30,18 @@ def _reference_machine(monkeypatch):
     from structgp.engines import machine, plan
 
     monkeypatch.setattr(plan, "at_hand", machine.reference)
+
+
+def pytest_collectstart():
+    """What is imported stays: there is no garbage to look for."""
+    gc.disable()
+
+
+def pytest_collection_finish():
+    """What was imported is never looked at again, and tracing, which makes many objects, is interrupted less often."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()
 
 
 MAPPED = 30_000  # Linux allows a process 65,530 mappings; every compiled program takes some, and a crash follows the last

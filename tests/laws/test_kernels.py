@@ -11,7 +11,7 @@ import structgp as sg
 import zoo
 from reference import slope
 from structgp.parameters.tree import free_names, free_vector, leaves, with_free
-from structgp.structure.dense import covariance, variances
+from structgp.structure.dense import constant_variance, covariance, variances
 
 pytestmark = pytest.mark.usefixtures("x64")
 kernels = pytest.mark.parametrize("name", zoo.KERNELS)
@@ -66,6 +66,8 @@ def test_is_a_covariance(name):
     # Rounding moves eigenvalues by about N ε times the largest; k itself may be a difference of terms a few times larger.
     assert np.linalg.eigvalsh(K).min() > -1e-13 * zoo.N * np.abs(K).max()
     np.testing.assert_allclose(variance, np.diagonal(K), rtol=1e-13, atol=1e-14)
+    known = constant_variance(zoo.KERNELS[name][0])
+    np.testing.assert_allclose(variance, variance if known is None else known, rtol=1e-13)
 
 
 @kernels

@@ -146,11 +146,11 @@ def every_segmentation(count):
             yield (0, *changes)
 
 
-def log_joint(starts, hazard, density, t, y):
-    """log p(segmentation, y): the last segment has not ended."""
+def log_joint(starts, ends, density, t, y):
+    """log p(segmentation, y), where `ends` are the probabilities to end after each run: the last segment has not ended."""
     total = 0.0
     for begin, end in itertools.pairwise((*starts, len(y))):
-        h = np.broadcast_to(np.asarray(hazard.probability(np.arange(end - begin))), end - begin)
+        h = ends[: end - begin]
         with np.errstate(divide="ignore"):
             total += np.log(1 - h[:-1]).sum() + (np.log(h[-1]) if end < len(y) else 0.0)
         total += density(t[begin:end], y[begin:end])
@@ -159,7 +159,8 @@ def log_joint(starts, hazard, density, t, y):
 
 def written_out(hazard, density, t, y):
     """All segmentations with their log joint densities."""
-    found = {starts: log_joint(starts, hazard, density, t, y) for starts in every_segmentation(len(y))}
+    ends = np.broadcast_to(np.asarray(hazard.probability(np.arange(len(y)))), len(y))
+    found = {starts: log_joint(starts, ends, density, t, y) for starts in every_segmentation(len(y))}
     return {starts: value for starts, value in found.items() if value > -np.inf}
 
 

@@ -61,4 +61,4 @@ def test_files_are_learned_from(x64, tmp_path):
 def test_several_targets_are_refused():
     rows = [X[:100], X[100:]], [np.stack([Y, Y], axis=1)[:100], np.stack([Y, Y], axis=1)[100:]], [None, None]
     with pytest.raises(ValueError, match="projection pursuit takes one target, got 2"):
-        fit_in_parts(sg.ProjectionPursuitGP(1), rows, None, RNG, 5, False)
+        fit_in_parts(sg.ProjectionPursuitGP(1).search, rows, None, RNG, 5, False, 300.0)

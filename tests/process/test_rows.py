@@ -28,6 +28,21 @@ def programs():
         jax.monitoring.unregister_event_duration_listener(listen)
 
 
+def test_a_first_look_takes_few_programs():
+    """What is decided or begun on the way takes none of its own, or one for all of it: users wait for each."""
+    x, y = X[:37, 0], Y[:37]
+    with programs() as compiled:
+        sg.GP(sg.Matern32(0.7) * sg.Cosine(1.3) + sg.White(0.2), sg.Gaussian(0.1)).condition(x, y)
+    assert len(compiled) == 1
+    with programs() as compiled:
+        stream = sg.ChangePoints(sg.NormalSegment(), 0.05, hypotheses=39).stream().update(y)
+        forecast = stream.predict()
+    assert len(compiled) == 3  # to begin, to follow, to look ahead
+    with programs() as compiled:
+        forecast.mean, forecast.variance, forecast.log_prob(0.3), forecast.interval(0.9)
+    assert len(compiled) == 2
+
+
 CASES = {
     "dense": (X, Y, sg.GP(sg.Matern52(1.0, sg.fixed(1.0)), sg.Gaussian(0.1))),
     "line": (X[:, 0], Y, sg.GP(sg.Matern52(1.0, sg.fixed(1.0)), sg.Gaussian(sg.fixed(0.1)))),

@@ -28,7 +28,7 @@ from ..linalg.filters import kalman_smooth
 from ..linalg.markov import chains, quasiseparable
 from ..posterior import Conditional, Model
 from ..sites import Marginals, Sites
-from ..structure.additive import Additive, Lines, additive, lines_of, terms_of
+from ..structure.additive import Additive, Lines, additive, lines_of, lines_on_host, terms_of
 from ..structure.base import No, first_no
 from ..structure.dense import covariance
 from ..structure.features import Features
@@ -157,7 +157,7 @@ class AdditiveEngine(Engine):
         if self.held:
             return self
         with jax.enable_x64(True):
-            lines = lines_of(model.kernel, jnp.asarray(np.asarray(inputs.points)))
+            lines = lines_on_host(model.kernel, np.asarray(inputs.points))
         if isinstance(lines, No):
             return self
         its_own = model.likelihood.is_gaussian

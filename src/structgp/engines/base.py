@@ -20,7 +20,7 @@ from ..kernels.algebra import Kernel
 from ..posterior import Conditional, Model
 from ..sites import Marginals, Sites
 from ..structure.base import No, Structure
-from ..structure.dense import typical_variance
+from ..structure.dense import variance_on_host
 from .machine import Work
 
 ShiftOf = Callable[[Marginals], Array]
@@ -260,7 +260,7 @@ def noise_variance(model: Model, inputs: Inputs, data: Data | None = None) -> Fl
 
 def hardness(model: Model, inputs: Inputs) -> float:
     """How many times more steps conjugate gradients take, by how far Gaussian noise is below the prior variance."""
-    variance = float(jax.jit(typical_variance)(model.kernel, np.asarray(inputs.some_place)))
+    variance = variance_on_host(model.kernel, inputs.some_place)
     below = variance / max(float(np.min(noise_variance(model, inputs))), 1e-12 * variance, np.finfo(float).tiny)
     return max(math.log10(max(below, 1.0)), 1.0)
 

@@ -30,7 +30,7 @@ from ..posterior import Model
 from ..sites import Sites
 from ..structure.approximate import approximated
 from ..structure.base import No
-from ..structure.dense import variances
+from ..structure.dense import variance_on_host, variances
 from ..structure.state_space import Where, chain_of, harmonics_of, state_space
 from .basis import columns, sites_of
 from .kalman import LOW_NOISE, Kalman, KalmanConditional
@@ -171,9 +171,4 @@ def _is_quiet(model: Model, first: float, known: float) -> bool:
     own = np.asarray(model.likelihood.noise_at(np.array([[first]])))
     if not math.isfinite(known) or own.ndim:
         return True
-    return float(own) + known < LOW_NOISE * float(_variance(model.kernel, np.array([[first]])))
-
-
-@jax.jit
-def _variance(kernel: Kernel, X: Any) -> Any:
-    return variances(kernel, X)[0]
+    return float(own) + known < LOW_NOISE * variance_on_host(model.kernel, np.array([[first]]))

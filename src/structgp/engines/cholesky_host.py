@@ -22,7 +22,7 @@ class CholeskyOnHost:
     """log p(y | θ) and its gradient."""
 
     def __init__(self, model: Model, inputs: Inputs, data: Data) -> None:
-        self._model, self._X, self._data = model, jnp.asarray(inputs.points), data
+        self._model, self._X, self._data = model, jax.device_put(np.asarray(inputs.points)), data
         seen = np.flatnonzero(np.asarray(data.seen))
         self._rows = int(seen[-1]) + 1 if len(seen) else 1
 

@@ -26,7 +26,7 @@ class InducingOnHost:
     """log p(y | θ) and its gradient."""
 
     def __init__(self, model: Model, inputs: Inputs, data: Data, rule: Rule) -> None:
-        self._model, self._X, self._data, self._rule = model, jnp.asarray(inputs.points), data, rule
+        self._model, self._X, self._data, self._rule = model, jax.device_put(np.asarray(inputs.points)), data, rule
         self._blocks = list(in_blocks(self._X, ROWS))
 
     def __call__(self, theta: np.ndarray) -> tuple[Any, Any]:

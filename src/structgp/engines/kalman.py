@@ -33,7 +33,7 @@ from ..posterior import Conditional, Model, draw
 from ..sites import Marginals, Sites
 from ..structure.approximate import STATES, approximated, covariance_error
 from ..structure.base import No
-from ..structure.dense import covariance, variances
+from ..structure.dense import covariance, variance_on_host, variances
 from ..structure.derivatives import derivative_rows
 from ..structure.state_space import (
     Places,
@@ -271,7 +271,7 @@ class Kalman(Engine):
             choices |= _choices_for_noise(model, inputs, data, self.approximate, **choices)
         elif data is not None and isinstance(inputs, Times) and np.isfinite(model.likelihood.largest_precision):
             sharpest = model.likelihood.largest_precision * (1.0 if data.weight is None else np.max(data.weight))
-            choices["accurate"] = bool(LOW_NOISE * _variance_at_start(model.kernel, inputs) * sharpest > 1)
+            choices["accurate"] = bool(LOW_NOISE * variance_on_host(model.kernel, inputs.some_place) * sharpest > 1)
         return _kalman(**choices, approximate=self.approximate)
 
     def shared(self, data: Data) -> Data:
@@ -411,7 +411,7 @@ def _choices_for_noise(
     own, known = (own, known) if own.ndim == 0 else (np.zeros(()), own + known)  # an evaluation may be short
     known = known if everything else known[seen]
     low, high = float(known.min(initial=np.inf) + own), float(known.max(initial=0) + own)
-    accurate = low < LOW_NOISE * _variance_at_start(model.kernel, inputs)
+    accurate = low < LOW_NOISE * variance_on_host(model.kernel, inputs.some_place)
     choices = {"accurate": accurate, "complete": everything and low == high and inputs.in_order}
     if parallel or accurate or not inputs.regular or len(inputs) < LONG or low != high:
         return choices
@@ -440,15 +440,6 @@ _kalman = functools.cache(Kalman)  # an evaluation makes one: that should not co
 def _in_time(structure: StateSpace, sites: Sites) -> Sites:
     """The sites in the order of time."""
     return jax.tree.map(structure.in_time, sites)
-
-
-def _variance_at_start(kernel: Kernel, inputs: Times) -> float:
-    return float(_prior_variance(kernel, np.asarray(inputs.some_place)))
-
-
-@jax.jit
-def _prior_variance(kernel: Kernel, X: Any) -> Any:
-    return covariance(kernel, X, X)[0, 0]
 
 
 @jax.jit

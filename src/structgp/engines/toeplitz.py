@@ -10,7 +10,6 @@ import math
 from typing import ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -23,7 +22,7 @@ from ..linalg.grids.unseen import Unseen
 from ..posterior import Model
 from ..sites import Sites
 from ..structure.base import No, first_no
-from ..structure.dense import covariance, typical_variance, variances
+from ..structure.dense import covariance, variance_on_host, variances
 from ..structure.toeplitz import Toeplitz, toeplitz
 from .base import (
     Cost,
@@ -125,7 +124,7 @@ class FourierToeplitz(Engine):
         if no:
             return no
         assert isinstance(inputs, Times)
-        if noise_variance(model, inputs) < LOWEST_NOISE * _variance(model.kernel, inputs):
+        if noise_variance(model, inputs) < LOWEST_NOISE * variance_on_host(model.kernel, inputs.some_place):
             return No("noise so low asks for the whole matrix")
         engine, N = self.tuned(model, inputs, data), len(form.t)
         H = engine.holes
@@ -191,7 +190,3 @@ def holes_work(N: int, holes: int, solution: Work) -> Work:
 def recursion_work(N: int, share: float = 0.2) -> Work:
     """Durbin's recursion, for the share of evaluations at kernels that do not fade: learning begins with some."""
     return share * (N <= linalg.LONGEST) * Work(traffic=130.0 * N**2, steps=3.0 * N)
-
-
-def _variance(kernel: Kernel, inputs: Times) -> float:
-    return float(jax.jit(typical_variance)(kernel, np.asarray(inputs.t[:1, None])))

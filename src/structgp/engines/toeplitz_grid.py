@@ -25,7 +25,7 @@ from ..linalg.grids import toeplitz as linalg
 from ..posterior import Model
 from ..sites import Sites
 from ..structure.base import No, first_no
-from ..structure.dense import covariance, typical_variance, variances
+from ..structure.dense import covariance, variance_on_host, variances
 from ..structure.toeplitz_grid import ToeplitzGrid, line_factor, toeplitz_grid
 from .base import (
     PLANNING,
@@ -201,5 +201,4 @@ def all_toeplitz(
 
 def _too_low(noise: float, kernel: Kernel, inputs: Grid) -> bool:
     """Whether log|C| of a line would lose digits that the eigenvectors of all axes keep."""
-    corner = np.array([[axis[0] for axis in inputs.axes]])
-    return noise <= LOWEST_NOISE * float(jax.jit(typical_variance)(kernel, corner))
+    return noise <= LOWEST_NOISE * variance_on_host(kernel, np.array([[axis[0] for axis in inputs.axes]]))

@@ -71,7 +71,7 @@ def _fitted_latents(inference: Inferred, **parts: Any) -> Fitted:
     w, h, evidence = Contrasts(inference.w), inference.h, np.asarray(parts["log_evidence"])
     with lapack_threads(len(inputs)):
         posterior = jax.block_until_ready(given_sites(gp, inputs, w, h, evidence, engine, False))
-        spread = np.asarray(posterior.marginals(jnp.asarray(inputs.points))[1])
+        spread = np.asarray(jax.jit(type(posterior).marginals)(posterior, np.asarray(inputs.points))[1])
     inference = dataclasses.replace(inference, w=w, covariance=spread)
     return Fitted(conditional=posterior.conditional, weights=posterior.weights, inference=inference, **parts)
 
@@ -167,7 +167,7 @@ def _(conditional: CholeskyConditional) -> CholeskyConditional:
         if not np.isclose(jitter, conditional.jitter, rtol=1e-9, atol=0.0):  # an updated model keeps what it began with
             L, more = _factor(*parts, conditional.jitter)
             jitter = conditional.jitter + more
-    if not np.isfinite(L[-1, -1]):
+    if not np.isfinite(np.asarray(L)[-1, -1]):
         raise Damage("its covariance cannot be factorised")
     object.__setattr__(conditional, "L", L)
     object.__setattr__(conditional, "jitter", jitter)
@@ -188,7 +188,7 @@ def _(conditional: CoupledCholeskyConditional) -> CoupledCholeskyConditional:
 def _(conditional: RootConditional) -> RootConditional:
     with lapack_threads(len(conditional.X)):
         root, R = _roots(conditional.kernel, conditional.X, conditional.sites.precision)
-    if not np.isfinite(R[-1, -1]):
+    if not np.isfinite(np.asarray(R)[-1, -1]):
         raise Damage("its sites leave no density")
     object.__setattr__(conditional, "root", root)
     object.__setattr__(conditional, "R", R)

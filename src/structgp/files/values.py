@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .. import __version__
@@ -200,7 +199,7 @@ class Reader:
     def _array(self, array: str, held: str = "numpy") -> Any:
         if array not in self.arrays:
             raise Damage(f"the array {array!r} is missing")
-        return jnp.asarray(self.arrays[array]) if held == "jax" else self.arrays[array]
+        return jax.device_put(self.arrays[array]) if held == "jax" else self.arrays[array]
 
     def _labels(self, labels: list[Any], shape: list[int], dtype: str) -> np.ndarray:
         array = np.empty(len(labels), dtype=object)

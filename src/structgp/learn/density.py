@@ -60,7 +60,7 @@ class Density(Objective):
     def _prior(self, theta: np.ndarray) -> tuple[Any, Any]:
         value, slope = self._own.log_prob(np.asarray(theta))
         if not self._all_own and np.isfinite(value):
-            more, gradient = _of_values(jnp.asarray(theta), self.model)
+            more, gradient = _of_values(np.asarray(theta), self.model)
             value, slope = value + float(more), slope + np.asarray(gradient)
         return np.asarray(value), slope
 

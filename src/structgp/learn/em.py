@@ -323,11 +323,11 @@ def _maximised(problem: Problem, here: Point) -> np.ndarray:
     rest, count = _rest(problem), _count(problem)
     unit = problem.unit[rest]
     profile = functools.partial(
-        _profile, theta=jnp.asarray(here.theta), problem=problem, expected=here.expected, engine=here.engine
+        _profile, theta=np.asarray(here.theta), problem=problem, expected=here.expected, engine=here.engine
     )
 
     def falling(at: np.ndarray) -> tuple[float, np.ndarray]:
-        (value, _), slope = profile(jnp.asarray(unit * at))
+        (value, _), slope = profile(np.asarray(unit * at))
         good = np.isfinite(value) and np.isfinite(slope).all()
         return (float(value) / count, unit * np.asarray(slope) / count) if good else (-LOWEST, np.zeros(len(at)))
 
@@ -336,7 +336,7 @@ def _maximised(problem: Problem, here: Point) -> np.ndarray:
         bounds = np.stack([problem.low[rest], problem.high[rest]], axis=1) / unit[:, None]
         options = {"maxiter": STEPS, "ftol": 1e-14, "gtol": 1e-9}
         best = unit * minimize(falling, best / unit, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
-    return np.asarray(profile(jnp.asarray(best))[0][1])
+    return np.asarray(profile(np.asarray(best))[0][1])
 
 
 def _check(problem: Problem, theta: np.ndarray) -> None:
@@ -349,7 +349,7 @@ def _check(problem: Problem, theta: np.ndarray) -> None:
     if model.mean.features(np.zeros(1)).size and any(leaf.path.startswith("mean.") for leaf in learned_leaves(model)):
         raise ValueError(_refusal("the basis functions have parameters of their own"))
     engine = _engine(problem, theta)
-    for part, block in zip(parts_of(model.kernel), _block_matrices(jnp.asarray(theta), problem, engine), strict=True):
+    for part, block in zip(parts_of(model.kernel), _block_matrices(np.asarray(theta), problem, engine), strict=True):
         if block is None:
             raise ValueError(_refusal(f"what is seen of {part!r} depends on the place"))
         for matrix, what in zip(block[:2], ("starts from", "moves by"), strict=True):
@@ -382,7 +382,7 @@ def _block_matrices(theta: Array, problem: Problem, engine: Kalman) -> list[tupl
 def _closed_entries(problem: Problem, theta: np.ndarray) -> Closed:
     """Which entries of θ have a closed form: found by doubling each and looking what becomes of the matrices."""
     engine = _engine(problem, theta)
-    before = _block_matrices(jnp.asarray(theta), problem, engine)
+    before = jax.device_get(_block_matrices(np.asarray(theta), problem, engine))
     led = {leaf.follows for leaf in leaves(problem.model)}
     scales: dict[int, int] = {}
     noise, at = None, 0
@@ -392,7 +392,7 @@ def _closed_entries(problem: Problem, theta: np.ndarray) -> Closed:
             if leaf.path == "likelihood.noise" and not np.any(problem.data.noise[problem.data.seen]):
                 noise = at
             elif leaf.path.startswith("kernel."):
-                doubled = _block_matrices(jnp.asarray(theta).at[at].add(np.log(2.0)), problem, engine)
+                doubled = jax.device_get(_block_matrices(theta + np.log(2.0) * (np.arange(len(theta)) == at), problem, engine))
                 part = _scaled_part(before, doubled)
                 if part is not None:
                     scales.setdefault(part, at)

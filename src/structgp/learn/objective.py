@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -94,7 +93,7 @@ class Objective:
     def _prior(self, theta: np.ndarray) -> tuple[Any, Any]:
         if not self._believed:
             return np.zeros(()), np.zeros(len(theta))
-        value, gradient = _log_prior(jnp.asarray(theta), self.model)
+        value, gradient = _log_prior(np.asarray(theta), self.model)
         return np.asarray(value), np.asarray(gradient)
 
     def _values_of_many(self, thetas: np.ndarray) -> np.ndarray:

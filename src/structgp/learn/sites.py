@@ -58,9 +58,9 @@ class SiteEvidence:
         hints = [sites for at, sites in self._hints if np.allclose(at, theta, rtol=1e-9, atol=1e-9)]
         found = self._find(arguments, LEARNING, hints)
         compiling.wait()
-        if found.status == CONVERGED and np.isfinite(found.log_evidence):
+        if int(found.status) == CONVERGED and np.isfinite(found.log_evidence):
             gradient, told = _gradient(theta, self.model, *arguments[1:], found)
-            if told <= MOST_TOLD:
+            if float(told) <= MOST_TOLD:
                 return found.log_evidence, gradient
         return np.nan, np.zeros(len(theta))
 
@@ -99,7 +99,7 @@ class SiteEvidence:
         warm, cold = self._last.get(thread), self._cold
         for start in (*hints, *(() if warm is None else (warm,)), cold):
             found = find_sites(*arguments, start, tolerance)
-            if found.status == CONVERGED:
+            if int(found.status) == CONVERGED:
                 self._last[thread] = (found.w, found.h)
                 break
         return found

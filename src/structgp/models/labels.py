@@ -143,7 +143,7 @@ class LaplaceEvidence:
         self.start = (np.full(len(self.rows.y), np.nan),) * 2
 
     def __call__(self, theta: np.ndarray) -> tuple[Any, Any]:
-        value, gradient, start = _value_and_gradient(jnp.asarray(theta), self.model, self.rows, self.start)
+        value, gradient, start = _value_and_gradient(np.asarray(theta), self.model, self.rows, self.start)
         if np.isfinite(value) and np.isfinite(gradient).all():
             self.start = start
         return value, gradient

@@ -256,11 +256,15 @@ def evidence_bounds(posterior: Posterior, data: Data) -> tuple[float, float] | N
     conditional: Any = posterior.conditional
     if conditional.bounds is None:
         return None
-    evidence = lambda log_det, gram: integrate(
-        posterior.prior, log_det, gram, np.sum(data.seen), posterior.targets, conditional.X.shape[1]
-    )[0]
-    lower, upper = (float(evidence(*end)) for end in conditional.bounds)
+    seen, D = np.sum(data.seen), conditional.X.shape[1]
+    lower, upper = map(float, _evidences(posterior.prior, conditional.bounds, seen, posterior.targets, D))
     return lower, upper
+
+
+@functools.partial(jax.jit, static_argnames=("targets", "D"))
+def _evidences(model: Model, ends: Any, seen: Any, targets: int, D: int) -> tuple[Any, ...]:
+    """log p(y) from log|C| and the gram of several ends."""
+    return tuple(integrate(model, log_det, gram, seen, targets, D)[0] for log_det, gram in ends)
 
 
 def _accuracy(posterior: Posterior, data: Data) -> str | None:

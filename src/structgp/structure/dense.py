@@ -7,6 +7,7 @@ kernels go through one matrix of squared distances, whose adjoint is two matrix 
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from functools import singledispatch
 from typing import Any
@@ -23,9 +24,10 @@ from ..kernels.algebra import Kernel, Product, Scaled, Sum, View
 from ..kernels.changepoint import ChangePoint
 from ..kernels.filters import FIR, Filters
 from ..kernels.induced import Induced
-from ..kernels.nonstationary import Linear, Polynomial
+from ..kernels.nonstationary import Constant, Linear, Polynomial, White
+from ..kernels.oscillating import Cosine, DampedOscillator, Periodic
 from ..kernels.outputs import Coregion, number_of
-from ..kernels.stationary import Radial
+from ..kernels.stationary import ProductMatern, Radial, Ricker, Sinc
 from ..linalg.dense import factors
 from .base import Structure
 
@@ -183,6 +185,59 @@ def typical_variance(kernel: Kernel, X: Points) -> Float[Array, ""]:
 
 
 TYPICAL = 64
+_typical = jax.jit(typical_variance)
+
+
+def variance_on_host(kernel: Kernel, X: Float[Any, "M D"]) -> float:
+    """The typical variance as a number, for static choices: no program is compiled where it is the same everywhere."""
+    known = constant_variance(kernel)
+    return float(_typical(kernel, np.asarray(X))) if known is None else known
+
+
+@singledispatch
+def constant_variance(kernel: Any) -> float | None:
+    """k(x, x) where the kernel alone says that it is the same everywhere; else None."""
+    return None
+
+
+@constant_variance.register(Radial)
+@constant_variance.register(ProductMatern)
+@constant_variance.register(Ricker)
+@constant_variance.register(Sinc)
+@constant_variance.register(Cosine)
+@constant_variance.register(Periodic)
+@constant_variance.register(DampedOscillator)
+@constant_variance.register(Constant)
+@constant_variance.register(White)
+def _(kernel: Any) -> float | None:
+    return float(kernel.variance)
+
+
+@constant_variance.register
+def _(kernel: Sum) -> float | None:
+    return _of_parts(sum, kernel.terms)
+
+
+@constant_variance.register
+def _(kernel: Product) -> float | None:
+    return _of_parts(math.prod, kernel.factors)
+
+
+@constant_variance.register
+def _(kernel: Scaled) -> float | None:
+    inner = constant_variance(kernel.kernel)
+    return None if inner is None else float(kernel.scale) * inner
+
+
+@constant_variance.register(View)
+@constant_variance.register(Induced)
+def _(kernel: Any) -> float | None:
+    return constant_variance(kernel.kernel)
+
+
+def _of_parts(together: Any, kernels: tuple[Kernel, ...]) -> float | None:
+    found = [constant_variance(kernel) for kernel in kernels]
+    return None if any(one is None for one in found) else together(found)
 
 
 @jax.custom_vjp

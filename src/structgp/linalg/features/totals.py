@@ -6,6 +6,7 @@ are added by `+`, wherever each of them was made.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,7 @@ class Totals(eqx.Module):
 
     def __add__(self, other: Totals) -> Totals:
         """The sums over the rows of both."""
-        return jax.tree.map(jnp.add, self, other)
+        return jax.tree.map(operator.add, self, other)
 
     def over(self, noise: Float[Array, ""] | float) -> Totals:
         """The sums with weights divided by a noise variance, for weights that are 1 where something was seen."""

@@ -33,7 +33,7 @@ from ...linalg.features.totals import Totals, in_blocks, totals
 from ...parameters.tree import free_vector, learned_leaves, with_free, with_values
 from ...process.conditioning import compiled_ahead
 from ...process.gp import GP
-from ...structure.additive import MOST_STATES, Additive, Lines, additive, lines_of, terms_of
+from ...structure.additive import MOST_STATES, Additive, Lines, additive, lines_of, lines_on_host, terms_of
 from ...structure.base import No
 
 LONGEST = 10.0  # lengthscales up to this many ranges of a line: beyond, a function is a cubic to all appearance
@@ -49,7 +49,8 @@ def learn(
     began = time.perf_counter()
     refuse(gp, inputs)
     intervals = first_intervals(gp.kernel)
-    gp = started(held_within(gp, inputs), inputs, data)
+    spans = spans_of(gp, inputs)
+    gp = started(held_within(gp, spans), spans, data)
     evaluations, deadline = 0, options.get("deadline", NEVER)
     for _ in range(ROUNDS):
         round_began = deadline.clock()
@@ -86,8 +87,8 @@ class SplineSums:
     """The bound on the log evidence and its gradient, from sums over so many values; `x` is some place."""
 
     def __init__(self, model: GP, x: Any, basis: splines.Splines, sums: Totals, count: int, targets: int) -> None:
-        self.model, self.x, self.basis, self.sums = model, jnp.asarray(x), basis, sums
-        self.count, self.targets = jnp.asarray(count), targets
+        self.model, self.x, self.basis, self.sums = model, np.asarray(x), basis, sums
+        self.count, self.targets = np.asarray(count), targets
 
     @classmethod
     def over(cls, model: GP, inputs: Inputs, data: Data, intervals: int) -> SplineSums:
@@ -97,7 +98,7 @@ class SplineSums:
         return cls(model, np.asarray(inputs.points)[:1], basis, sums, int(np.sum(data.seen)), data.y.shape[1])
 
     def __call__(self, theta: np.ndarray) -> tuple[Any, Any]:
-        return _value_and_gradient(jnp.asarray(theta), self.model, self.x, self.basis, self.sums, self.count, self.targets)
+        return _value_and_gradient(np.asarray(theta), self.model, self.x, self.basis, self.sums, self.count, self.targets)
 
 
 @functools.partial(jax.jit, static_argnames="intervals")
@@ -137,9 +138,15 @@ def lines_at(kernel: Kernel, X: Any) -> Lines:
     return lines
 
 
-def held_within(gp: GP, inputs: Inputs) -> GP:
+def seen_lines(kernel: Kernel, X: Any) -> Lines:
+    """The same from outside of a program."""
+    lines = lines_on_host(kernel, np.asarray(X))
+    assert not isinstance(lines, No)
+    return lines
+
+
+def held_within(gp: GP, spans: np.ndarray) -> GP:
     """The model with its directions kept and its lengthscales within what the splines can tell apart."""
-    spans = np.ptp(np.asarray(lines_at(gp.kernel, jnp.asarray(np.asarray(inputs.points))).t), axis=0)
     directions = [leaf.path for leaf in learned_leaves(gp) if leaf.path.endswith("direction")]
     gp = gp.freeze(*directions) if directions else gp
     free = [leaf for leaf in learned_leaves(gp) if leaf.path.endswith("lengthscale") and leaf.bounds is None]
@@ -147,13 +154,17 @@ def held_within(gp: GP, inputs: Inputs) -> GP:
     return gp.with_bounds({path: (SHORTEST * length, LONGEST * length) for path, length in span.items()})
 
 
+def spans_of(gp: GP, inputs: Inputs) -> np.ndarray:
+    """How far the places reach along each line."""
+    return np.ptp(np.asarray(seen_lines(gp.kernel, inputs.points).t), axis=0)
+
+
 def _line_number(path: str) -> int:
     return int(path.split("terms[")[1].split("]")[0]) if "terms[" in path else 0
 
 
-def started(gp: GP, inputs: Inputs, data: Data) -> GP:
+def started(gp: GP, spans: np.ndarray, data: Data) -> GP:
     """Half the range of each line, an equal share of the variance, a quarter of it as noise: unless the values were held."""
-    spans = np.ptp(np.asarray(lines_at(gp.kernel, jnp.asarray(np.asarray(inputs.points))).t), axis=0)
     y = data.y[np.asarray(data.seen)]
     gaussian = isinstance(gp.likelihood, Gaussian)
     spread = (float(np.mean(np.var(y, axis=0))) if len(y) > 1 and gaussian else 0.0) or (1.0 if gaussian else 4.0)

@@ -307,11 +307,14 @@ def _terms_at(conditional: AdditiveConditional, weights: Any, x: Any, T: int) ->
     return means[..., :T] - means[..., T:] @ weights.mean, means[..., T:], made.by_line(psi), made.rest_of_lines(psi)
 
 
+_whitened = jax.jit(lambda projected, psi: projected.whitened(psi))
+
+
 def _contrast(conditional: Any, weights: Any, grid: _Terms, line: int, center: np.ndarray, data: _Terms, T: int) -> np.ndarray:
     """The variance of one term on a grid less its mean over the data."""
     psi = np.zeros_like(grid.features)
     psi[line] = grid.features[line] - center[line]
-    V = np.asarray(conditional.projected.whitened(jnp.asarray(psi.reshape(-1, psi.shape[-1]))))
+    V = np.asarray(_whitened(conditional.projected, psi.reshape(-1, psi.shape[-1])))
     rho = grid.of_basis[:, line] - data.of_basis[:, line].mean(axis=0)
     U = np.linalg.solve(np.asarray(weights.factor), rho.T)
     return grid.left_out[line] + np.sum(V * V, axis=0) + np.sum(U * U, axis=0)

@@ -25,7 +25,7 @@ from ...inputs.clock import Clocks
 from ...inputs.layouts import Points, as_inputs, check_columns
 from ...inputs.parts import sizes_of_parts
 from ...inputs.rows import in_pieces
-from ...kernels.algebra import On
+from ...kernels.algebra import Kernel, On
 from ...kernels.nonstationary import Constant
 from ...kernels.views import Project
 from ...learn.account import Learning
@@ -44,7 +44,7 @@ from ...process.gp import GP
 from ...process.lazy import lazily_predicted
 from ...process.parts import Looked, Sources, read_parts
 from ...structure.additive import additive, terms_of
-from .learned import ROUNDS, SplineSums, first_intervals, held_within, lines_at, refuse, started
+from .learned import ROUNDS, SplineSums, first_intervals, held_within, lines_at, refuse, seen_lines, spans_of, started
 
 ROWS = 16384  # how many new places are looked at together
 
@@ -125,7 +125,8 @@ def fit_in_parts(model: Any, sources: Sources, missing: str, over: Any, learning
     lengths = sizes_of_parts([fact.rows for fact in looked.facts])
     handles = looked.crew.made(hold_rows, looked.rows, [gp] * len(lengths), lengths)
     level = data.y[data.seen].mean(axis=0)
-    gp = started(held_within(gp, telling), telling, data) if learning else gp
+    spans = spans_of(gp, telling)
+    gp = started(held_within(gp, spans), spans, data) if learning else gp
     account, evaluations = None, 0
     for _ in range(ROUNDS):
         basis, sums = sums_in_parts(gp, telling, handles, looked, intervals, level)
@@ -134,7 +135,7 @@ def fit_in_parts(model: Any, sources: Sources, missing: str, over: Any, learning
             with lapack_threads(1):
                 gp, account = climb(gp, objective, [free_vector(gp)], max(seen, 1), began, **options)
             evaluations += account.evaluations
-        needed = intervals_for(lines_at(gp.kernel, jnp.asarray(telling.points)), float(gp.likelihood.noise), seen)
+        needed = intervals_for(seen_lines(gp.kernel, telling.points), float(gp.likelihood.noise), seen)
         if needed <= intervals:
             break
         intervals = needed
@@ -161,10 +162,15 @@ def _ends(looked: Looked) -> np.ndarray:
 
 def sums_in_parts(gp: Any, telling: Points, handles: Any, looked: Looked, intervals: int, level: Any) -> tuple[Splines, Totals]:
     """Spline features with knots where some of the rows are, and the sums over all rows on them."""
-    form: Any = additive(gp.kernel, telling)
-    basis = jax.device_get(basis_of(form, intervals))
+    basis = jax.device_get(_basis(gp.kernel, telling, intervals))
     found = looked.crew.map(sum_lines, handles, [basis] * len(handles), [level] * len(handles))
     return basis, jax.device_get(functools.reduce(Totals.__add__, found))
+
+
+@functools.partial(jax.jit, static_argnames="intervals")
+def _basis(kernel: Kernel, telling: Points, intervals: int) -> Splines:
+    form: Any = additive(kernel, telling)
+    return basis_of(form, intervals)
 
 
 def sum_lines(held: Held, basis: Splines, level: Any) -> Totals:

@@ -67,6 +67,9 @@ def first_belief(model: SegmentModel, slots: int, length: int | None) -> Belief:
     return Belief(start, log_mass, none, model.begin(slots, length), jnp.zeros((), jnp.int32), zero, zero, zero)
 
 
+begun = jax.jit(first_belief, static_argnames=("slots", "length"))  # the same from outside of a program
+
+
 def gap_to(belief: Belief, t: Any) -> Any:
     """The time since the last point; none before the first."""
     return jnp.where(belief.count > 0, t - belief.time, 0.0)

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..._types import Seed, by_the_host
@@ -17,7 +16,7 @@ from ...learn.account import Learning
 from ...learn.climb import climb
 from ...learn.objective import Objective
 from ...parameters.tree import Parametrised, as_numpy, free_vector, with_free
-from .filter import CHUNK, Step, first_belief, follow, log_evidence
+from .filter import CHUNK, Step, begun, follow, log_evidence
 from .hazards import Hazard, as_hazard
 from .posterior import ChangePointPosterior
 from .processes import as_segment
@@ -57,7 +56,7 @@ class ChangePoints(Parametrised):
         model = self._ready()
         values, times = read_series(self.segments, y, t)
         padded, slots, length = self._layout(values, times)
-        belief = first_belief(model.segments, slots, length)
+        belief = begun(model.segments, slots, length)
         valid = np.arange(length) < len(values)
         last, steps, traces = follow(model.segments, model.hazard, belief, *padded, valid, model.threshold, True)
         cut = lambda leaf: np.asarray(leaf)[: len(values)]
@@ -97,7 +96,7 @@ class ChangePoints(Parametrised):
 
         def evidence(theta: np.ndarray) -> tuple[Any, Any]:
             detail = with_free(self, theta).segments.detail
-            return _value_and_gradient(jnp.asarray(theta), self._with_detail(detail), data, slots, length)
+            return _value_and_gradient(np.asarray(theta), self._with_detail(detail), data, slots, length)
 
         options: dict[str, Any] = {"restarts": restarts, "seed": seed, "max_evaluations": max_evaluations, "progress": progress}
         count = max(int(np.isfinite(values).sum()), 1)
@@ -116,7 +115,7 @@ class ChangePoints(Parametrised):
         if self.hypotheses is None:
             raise ValueError("a stream has no end, so it needs a bound: ChangePoints(..., hypotheses=100)")
         model = self._ready()
-        return ChangePointStream(model, first_belief(model.segments, self.hypotheses, None), False)
+        return ChangePointStream(model, begun(model.segments, self.hypotheses, None), False)
 
     def _ready(self) -> Self:
         return self._with_detail(self.segments.detail)

@@ -223,7 +223,7 @@ class Mixed(Predictive):
         return logsumexp(self.log_weight + self.parts.log_prob(y), axis=0)
 
     def cdf(self, y: Any) -> np.ndarray:
-        return np.asarray(_total(self.log_weight, self.parts.cdf(y)))
+        return _total(np.asarray(self.log_weight), self.parts.cdf(y), np)
 
     def quantile(self, q: Any) -> Any:
         each = self.parts.quantile(q)
@@ -241,18 +241,18 @@ class Forecast:
     @by_the_host
     def mean(self) -> np.ndarray:
         """The mean."""
-        return np.asarray(self.mixture.mean)
+        return np.asarray(_moments(self.mixture)[0])
 
     @property
     @by_the_host
     def variance(self) -> np.ndarray:
         """The variance; infinite where it does not exist."""
-        return np.asarray(self.mixture.variance)
+        return np.asarray(_moments(self.mixture)[1])
 
     @by_the_host
     def log_prob(self, y: Any) -> float:
         """log p(y)."""
-        return float(self.mixture.log_prob(np.asarray(y, dtype=float)))
+        return float(_log_prob(self.mixture, np.asarray(y, dtype=float)))
 
     @by_the_host
     def cdf(self, y: Any) -> np.ndarray:
@@ -273,10 +273,20 @@ class Forecast:
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
 
-def _total(log_weight: Any, values: Any) -> Any:
+@jax.jit
+def _moments(mixture: Mixed) -> tuple[Any, Any]:
+    return mixture.mean, mixture.variance
+
+
+@jax.jit
+def _log_prob(mixture: Mixed, y: Any) -> Any:
+    return mixture.log_prob(y)
+
+
+def _total(log_weight: Any, values: Any, numbers: Any = jnp) -> Any:
     """Σ weight · value along the first axis; members without weight do not count, even where they are infinite."""
-    weight = jnp.exp(log_weight).reshape(log_weight.shape + (1,) * (jnp.ndim(values) - jnp.ndim(log_weight)))
-    return jnp.sum(jnp.where(weight > 0, weight * jnp.where(weight > 0, values, 0.0), 0.0), axis=0)
+    weight = numbers.exp(log_weight).reshape(log_weight.shape + (1,) * (np.ndim(values) - np.ndim(log_weight)))
+    return numbers.sum(numbers.where(weight > 0, weight * numbers.where(weight > 0, values, 0.0), 0.0), axis=0)
 
 
 def _bisected(cdf: Any, q: Any, low: Any, high: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from ..._types import by_the_host
 from ...parameters.tree import as_numpy
 from ...posterior import Result
-from .filter import Belief, first_belief, follow, gap_to
+from .filter import Belief, begun, follow, gap_to
 from .hazards import Hazard
 from .predictive import Forecast, Mixed
 from .reading import read_series
@@ -126,7 +126,7 @@ class ChangePointStream(Result):
     def empty_belief(self) -> Belief:
         """A belief of the same size that knows nothing."""
         assert self.model.hypotheses is not None
-        return first_belief(self.model.segments, self.model.hypotheses, self.length)
+        return begun(self.model.segments, self.model.hypotheses, self.length)
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle: arrays on the host."""

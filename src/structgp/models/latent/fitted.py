@@ -73,7 +73,7 @@ class FittedMap(Result):
 
     @double_precision
     def _moments(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return in_few_sizes(lambda z: _at(self.model, self.known, jnp.asarray(z)), z)
+        return in_few_sizes(lambda z: _at(self.model, self.known, z), z)
 
     def place(self, Y: Float[np.ndarray, "M C"]) -> Float[np.ndarray, "M Q"]:
         """Where rows lie, NaN for cells that were not seen: those that were learned from keep their places."""
@@ -94,7 +94,7 @@ class FittedMap(Result):
     @double_precision
     def _moments_of_rows(self, z: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What is expected of rows whose places are known by the cells that were seen, and no better."""
-        return in_few_sizes(lambda z, seen: _at_unsure(self.model, self.known, jnp.asarray(z), jnp.asarray(seen)), z, seen)
+        return in_few_sizes(lambda z, seen: _at_unsure(self.model, self.known, z, seen), z, seen)
 
     def _remembered(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The places of rows that were learned from, and which rows are such."""
@@ -135,7 +135,7 @@ class FittedMap(Result):
         start = filled(latent[near].reshape(-1, latent.shape[1]), size)
         rows, mask = (filled(np.repeat(part, count, axis=0), size) for part in (y, 1.0 * seen))
         arguments = jax.device_put((self.model, self.known, rows, mask))
-        evaluate = lambda z: tuple(np.asarray(part) for part in _costs(jnp.asarray(z), *arguments))
+        evaluate = lambda z: tuple(np.asarray(part) for part in _costs(np.asarray(z), *arguments))
         bounds = np.tile([-np.inf, np.inf], (*start.shape, 1))
         ends: Any = minimise_all(evaluate, start, bounds, relative=1e-10, flat=1e-6, max_evaluations=EVALUATIONS)  # type: ignore[arg-type]
         value = ends.value[: count * len(y)].reshape(len(y), count)

@@ -141,9 +141,9 @@ class GreedyProjectionPursuit:
         spread = float(np.var(y)) or 1.0
         span = float(np.ptp(X @ direction / np.linalg.norm(direction))) or 1.0
         stage = Stage(direction, 0.5 * span, spread, 0.25 * spread)
-        arrays = jnp.asarray(X), jnp.asarray(y)
+        arrays = jax.device_put((np.asarray(X), np.asarray(y)))
 
-        evidence = lambda theta: _value_and_gradient(jnp.asarray(theta), stage, *arrays, round(self.nu + 0.5))
+        evidence = lambda theta: _value_and_gradient(np.asarray(theta), stage, *arrays, round(self.nu + 0.5))
 
         options: dict[str, Any] = {"restarts": 0, "seed": 0, "max_evaluations": self.max_evaluations, "progress": False}
         return climb(stage, Objective(stage, evidence), [free_vector(stage)], len(y), time.perf_counter(), **options)

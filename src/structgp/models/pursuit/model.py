@@ -12,7 +12,6 @@ import functools
 import time
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from ..._types import Seed, double_precision, generator
@@ -25,8 +24,7 @@ from ...likelihoods.gaussian import Gaussian
 from ...linalg.dense.cholesky import lapack_threads
 from ...linalg.features import splines
 from ...parameters.tree import as_numpy
-from ...structure.additive import lines_of
-from ...structure.base import No
+from ..additive.learned import seen_lines
 from .fitted import CONSTANT, FittedProjectionPursuit, Units, additive_gp, made
 from .parts import fit_in_parts
 from .search import Family, Rung, Search, schwarz
@@ -113,8 +111,7 @@ def work_at_the_end(Z: np.ndarray, like: SineModel, M: int) -> float:
     of directions. The factors were measured, and hold within a third.
     """
     (N, D), n = Z.shape, like.states
-    lines = lines_of(additive_gp(like).kernel, jnp.asarray(Z[:: max(N // SOME_ROWS, 1)]))
-    assert not isinstance(lines, No)
+    lines = seen_lines(additive_gp(like).kernel, Z[:: max(N // SOME_ROWS, 1)])
     F = min(M * splines.size(intervals_for(lines, float(like.noise), N), n), MOST_FEATURES)
     turning = M * like.sines + D + 1 + M * D
     return N * (0.7 * F**2 + 6400 * M * (D + 2) + 0.6 * turning**2)

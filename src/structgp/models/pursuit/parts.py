@@ -36,7 +36,7 @@ from ...linalg.features.totals import Totals, in_blocks
 from ...parameters.tree import as_numpy, free_vector, with_free
 from ...process.gp import GP
 from ...process.parts import Looked, Sources, read_parts
-from ..additive.learned import lines_at
+from ..additive.learned import seen_lines
 from ..additive.parts import given_in_parts, sums_in_parts
 from .fitted import CONSTANT, FittedProjectionPursuit, Units, additive_gp, slopes_of, spread_of
 from .sine_model import Rows, SineModel, TurningMap, beyond, evidence_of_sums
@@ -80,7 +80,7 @@ def fit_in_parts(
         far = evidence.farthest(theta)
         spread, value = evidence.spread(theta, far), float(evidence(theta)[0]) - rows * float(np.log(units.y_scale))
         gp, telling = additive_gp(model), Points(np.concatenate([Z, far]))
-        intervals = intervals_for(lines_at(gp.kernel, jnp.asarray(telling.points)), float(model.noise), rows)
+        intervals = intervals_for(seen_lines(gp.kernel, telling.points), float(model.noise), rows)
         lengths = parts.sizes_of_parts([fact.rows for fact in looked.facts])
         lines = crew.made(hold_rows_standard, looked.rows, [gp] * len(lengths), [units] * len(lengths), lengths)
         level = np.zeros(1)

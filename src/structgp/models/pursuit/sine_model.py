@@ -117,7 +117,7 @@ class Rows(NamedTuple):
         more = -len(X) % size
         seen = np.concatenate([np.ones(len(X)), np.zeros(more)])
         filled = np.concatenate([X, np.repeat(X[:1], more, axis=0)]), np.concatenate([y, np.zeros(more)])
-        return cls(*(jnp.asarray(part) for part in (*filled, seen)))
+        return cls(*jax.device_put((*filled, seen)))
 
     def totals(self, features: FeatureMap) -> Totals:
         """The sums over all rows that were seen."""
@@ -164,7 +164,7 @@ class SineEvidence:
         self.model, self.rows = model, Rows.of(X, y)
 
     def __call__(self, theta: np.ndarray) -> tuple[Any, Any]:
-        return _value_and_gradient(jnp.asarray(theta), self.model, self.rows)
+        return _value_and_gradient(np.asarray(theta), self.model, self.rows)
 
 
 @jax.jit
