@@ -185,13 +185,27 @@ def test_the_same_history_and_seed_give_the_same_answer(tmp_path):
 def test_an_optimiser_that_was_saved_goes_on_as_if_it_had_not_been_stopped(tmp_path):
     opt = told(10)
     for value in (8.0, 30.0):
-        opt.tell(opt.ask(), value)  # climbs begin where the last ones ended
+        opt.tell(opt.ask(), value)
     opt.save(tmp_path / "opt.structgp")
     again = sg.load(tmp_path / "opt.structgp")
     assert [one.point for one in again.suggest(2)] == [one.point for one in opt.suggest(2)]
-    again.save(tmp_path / "again.structgp")
-    for one, other in zip(sg.load(tmp_path / "again.structgp").modes.models, opt.modes.models, strict=True):
-        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("often", [40, 10], ids=["from-all", "from-some"])
+def test_answers_follow_from_the_runs_however_often_was_asked(often, monkeypatch):
+    monkeypatch.setattr(knowledge, "OFTEN", often)  # beyond, parameters are learned from some of the runs
+    points = [SPACE.point(place) for place in Optimiser(SPACE)._whole_space().design(15, 3)]
+    asked, quiet = Optimiser(SPACE, seed=1), Optimiser(SPACE, seed=1)
+    for number, point in enumerate(points):
+        for opt in (asked, quiet):
+            opt.tell(point, branin(point))
+        if number > 6:
+            asked.suggest()
+        if number == 11:
+            asked.recommend(), asked.predict(point)
+    first, again, other = asked.suggest(2), asked.suggest(2), quiet.suggest(2)
+    assert first == again == other
+    np.testing.assert_array_equal(asked._knowledge().modes.models[0], quiet._knowledge().modes.models[0])
 
 
 def test_pending_points_are_not_asked_for_again():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import math
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .optimise import Optimiser
 
 MOST = CAPACITIES[-1] - 32  # rows that are looked at, and runs that failures are learned from
+EVERY = 4  # runs after which parameters are learned anew where there are many
 NODES = 24  # of averages in the user's units
 
 
@@ -44,13 +46,47 @@ class Described(NamedTuple):
     feasible: float | None  # probability that limits are met, where there are some
 
 
-@dataclasses.dataclass(frozen=True)
-class Modes:
-    """Where climbs ended, and the next ones begin: of each model, and of each outcome with limits."""
+class Modes(NamedTuple):
+    """Where climbs ended: of each model, and of each outcome with limits."""
 
-    climbed: int  # how long the history was when parameters were last learned anew
+    climbed: int  # how long the history was that parameters were learned from
     models: tuple[Float[np.ndarray, " P"] | None, ...]
     outcomes: dict[str, Float[np.ndarray, " P"]]
+
+
+class Rows(NamedTuple):
+    """What models see of a history."""
+
+    done: list[Any]  # runs that gave a value, those that are looked at
+    good: np.ndarray  # which of them meet all limits
+    warp: ValueWarp
+    X: Float[np.ndarray, "N C"]
+    measured: Measured
+    few: Callable[[Measured], Measured]  # of filled rows those that parameters are learned from
+    remarks: list[str]
+
+    @classmethod
+    def of(cls, optimiser: Optimiser) -> Rows:
+        """All that follows from the history before anything is learned."""
+        space, seed, history = optimiser.space, optimiser.seed, optimiser.history
+        done = [run for run in history if not run.failed]
+        y = np.array([optimiser._signed(run.value) for run in done])
+        good = np.array([optimiser._is_good(run) for run in done], bool)
+        warp = fit_warp(y, optimiser.warp)
+        kept, remarks = kept_rows(warp(y), seed)
+        done, y, good = [run for run, keep in zip(done, kept, strict=True) if keep], y[kept], good[kept]
+        X = space.seen(np.array([space.place(run.point) for run in done]))
+        capacity = capacity_of(history)
+        noise = np.full(len(y), optimiser.noise or 0.0) * warp.slope(y) ** 2
+        some, room = some_rows(warp(y), LEARNED, seed), min(capacity, capacity_for(LEARNED + 1))
+        few = lambda measured: measured.resized(room, some)
+        return cls(done, good, warp, X, Measured.filled(X, warp(y), noise, capacity), few, remarks)
+
+    def of_outcome(self, name: str) -> tuple[ValueWarp, Measured]:
+        """The same rows of what was measured besides, on a scale of its own."""
+        values = np.array([run.outcomes[name] for run in self.done])
+        scale = fit_warp(values, False)
+        return scale, Measured.filled(self.X, scale(values), np.zeros(len(values)), len(self.measured.y))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,38 +220,27 @@ def _stacked(fitted: Any) -> tuple[Any, int]:
     return jax.tree.map(lambda *parts: jnp.stack([jnp.asarray(part) for part in parts]), *members), len(members)
 
 
-def learn_from(optimiser: Optimiser, fresh: bool) -> Knowledge:
-    """What the history of an optimiser tells; climbs begin where the last ones ended. `fresh`: nothing is compiled yet."""
+def learn_from(optimiser: Optimiser, last: Knowledge | None) -> Knowledge:
+    """What the history of an optimiser tells, whatever was asked before; `last` is what was known then.
+
+    Parameters are learned from all runs up to `OFTEN`, and beyond from the first ones, a multiple of `EVERY`. No climb begins
+    where another ended: answers would depend on how often was asked.
+    """
     space, history = optimiser.space, optimiser.history
-    done = [run for run in history if not run.failed]
-    if len(done) < 2:
-        raise ValueError(
-            f"two measurements are needed before anything is believed, and there are {len(done)}: ask and tell first"
-        )
-    y = np.array([optimiser._signed(run.value) for run in done])
-    good = np.array([optimiser._is_good(run) for run in done])
-    warp = fit_warp(y, optimiser.warp)
-    kept, remarks = kept_rows(warp(y), optimiser.seed)
-    done, y, good = [run for run, keep in zip(done, kept, strict=True) if keep], y[kept], good[kept]
-    X = space.seen(np.array([space.place(run.point) for run in done]))
-    capacity = capacity_of(history)
-    noise = np.full(len(y), optimiser.noise or 0.0) * warp.slope(y) ** 2
-    measured = Measured.filled(X, warp(y), noise, capacity)
-    some = some_rows(warp(y), LEARNED, optimiser.seed)
-    few = min(capacity, capacity_for(LEARNED + 1))
-    shown = measured.resized(few, some)
-    last = optimiser.modes
-    climbs = last is None or len(y) <= OFTEN or len(history) - last.climbed >= 4
-    seed = optimiser._seed(0)
-    climbed = len(history) if last is None or climbs else last.climbed
-    knowing = functools.partial(Knowledge, optimiser, len(history), climbed, capacity, warp, X, measured, good)
+    count = sum(not run.failed for run in history)
+    if count < 2:
+        raise ValueError(f"two measurements are needed before anything is believed, and there are {count}: ask and tell first")
+    rows, modes = Rows.of(optimiser), _modes(optimiser, last)
+    climbed, seed, members = len(history) if modes is None else modes.climbed, optimiser._seed(0), optimiser.members
+    head = optimiser, len(history), climbed, capacity_of(history)
+    knowing = functools.partial(Knowledge, *head, rows.warp, rows.X, rows.measured, rows.good)
     learned: list[Learned | None] = []
     fitted: list[Any] = []
     logs = []
-    early = _looking(knowing, optimiser, measured) if fresh else None
+    early = _looking(knowing, optimiser, rows.measured) if last is None else None
     for number, model in enumerate(optimiser.models.values()):
         if model is not None and not isinstance(model, GP):
-            fitted.append(model.fit(X, warp(y)))
+            fitted.append(model.fit(rows.X, rows.measured.y[rows.measured.seen]))
             learned.append(None)
             evidence = getattr(fitted[-1], "log_evidence", None)
             if evidence is None and len(optimiser.models) > 1:
@@ -226,24 +251,36 @@ def learn_from(optimiser: Optimiser, fresh: bool) -> Knowledge:
             logs.append(0.0 if evidence is None else float(evidence))
             continue
         gp = prior(None, space.columns, optimiser.noise) if model is None else model
-        center = None if last is None else last.models[number]
-        one = learn(gp, shown, center, optimiser.members, seed, climbs, optimiser.method)
-        learned.append(dataclasses.replace(one, measured=measured))
+        mode = None if modes is None else modes.models[number]
+        one = learn(gp, rows.few(rows.measured), mode, members, seed, mode is None, optimiser.method)
+        learned.append(dataclasses.replace(one, measured=rows.measured))
         fitted.append(None)
         logs.append(one.draws.evidence.log)
     weights = normalised(np.array(logs))[1] if len(logs) > 1 else np.ones(1)
     outcomes = {}
     for number, name in enumerate(optimiser.outcome_constraints):
-        values = np.array([run.outcomes[name] for run in done])
-        scale = fit_warp(values, False)
-        rows = Measured.filled(X, scale(values), np.zeros(len(y)), capacity)
-        center = None if last is None else last.outcomes.get(name)
-        gp = prior(None, space.columns, None)
-        one = learn(gp, rows.resized(few, some), center, optimiser.members, seed + number + 1, climbs)
-        outcomes[name] = scale, one, rows
+        scale, measured = rows.of_outcome(name)
+        mode = None if modes is None else modes.outcomes[name]
+        one = learn(prior(None, space.columns, None), rows.few(measured), mode, members, seed + number + 1, mode is None)
+        outcomes[name] = scale, one, measured
     if early is not None:
         early.wait()
-    return knowing(tuple(learned), tuple(fitted), weights, outcomes, _failures(optimiser, capacity), tuple(remarks))
+    failures = _failures(optimiser, capacity_of(history))
+    return knowing(tuple(learned), tuple(fitted), weights, outcomes, failures, tuple(rows.remarks))
+
+
+def _modes(optimiser: Optimiser, last: Knowledge | None) -> Modes | None:
+    """Where climbs of the first runs ended, where there are many; None where parameters are learned from all of them."""
+    history, some = optimiser.history, any(model is None or isinstance(model, GP) for model in optimiser.models.values())
+    climbed = len(history) - len(history) % EVERY
+    few = len(history) <= OFTEN or sum(not run.failed for run in history[:climbed]) < 2
+    if few or climbed == len(history) or not some:
+        return None
+    if last is not None and last.climbed == climbed:
+        return last.modes
+    first = copy.copy(optimiser)
+    first.history = history[:climbed]
+    return learn_from(first, last).modes
 
 
 def _looking(knowing: Callable[..., Knowledge], optimiser: Optimiser, measured: Measured) -> Early | None:

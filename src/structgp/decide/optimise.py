@@ -21,7 +21,7 @@ from ..process.gp import GP
 from ..process.mixture import FittedMixture
 from . import acquire
 from .acquire import View
-from .knowledge import Knowledge, Modes, capacity_of, learn_from
+from .knowledge import Knowledge, capacity_of, learn_from
 from .rules import Region, box_around
 from .search import SAME, Search, best_of_draw, best_place
 from .space import Limit, Space, as_limit, as_space
@@ -101,8 +101,8 @@ class Optimiser(Result):
     - `initial`: points that fill the space before anything is learned, by default 2D + 1 and at most 20;
     - `evaluations`: how many there will be, where that is known: programs for more are not prepared.
 
-    Points that were asked for and not told are pending: they are not asked for again. The same runs in the same order and
-    `seed` give the same answers, also of an optimiser that was saved and loaded in between.
+    Points that were asked for and not told are pending: they are not asked for again. Answers follow from the runs in their
+    order, what is pending and `seed`: not from how often was asked before, nor from being saved and loaded in between.
     """
 
     space: Space
@@ -122,7 +122,6 @@ class Optimiser(Result):
     evaluations: int | None = None
     method: str = "laplace"  # of the average
     account: Account = Account()  # how the last question was answered
-    modes: Modes | None = None  # of what is believed of parameters, which learning goes on from
 
     def __init__(
         self,
@@ -168,7 +167,7 @@ class Optimiser(Result):
         self.initial = min(2 * D + 1, MOST_INITIAL) if initial is None else whole(initial, "initial", 1)
         self.evaluations = None if evaluations is None else whole(evaluations, "evaluations", 1)
         self.seed = whole(seed, "seed")
-        self.history, self.pending, self.account, self.modes = (), (), Account(), None
+        self.history, self.pending, self.account = (), (), Account()
         for name, kernel in self.models.items():
             if not hasattr(kernel, "fit") or isinstance(kernel, GP):
                 self.models[name] = kernel if kernel is None else prior(kernel, self.space.columns, self.noise)
@@ -361,8 +360,7 @@ class Optimiser(Result):
         early: Early | None = self.__dict__.get("_early")
         if early is not None and (last is None or capacity_of(self.history) > last.capacity):
             early.wait()  # what is needed now is compiled there
-        knowledge = learn_from(self, last is None)
-        self.__dict__["_kept"], self.modes = knowledge, knowledge.modes
+        self.__dict__["_kept"] = knowledge = learn_from(self, last)
         self._prepare(knowledge)
         return knowledge
 
