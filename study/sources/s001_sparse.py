@@ -358,6 +358,9 @@ def table_2_1(case: str, rows: Rows) -> dict[str, Found]:
     }
 
 
+HELD = "the source moves the inputs, 51,200 numbers for 200 of them; ours stay where k-means lays them"
+
+
 @experiment(
     "001.usps",
     "USPS, 4 against the rest, with 200 and 400 inducing inputs",
@@ -365,8 +368,8 @@ def table_2_1(case: str, rows: Rows) -> dict[str, Found]:
     system=INDUCING,
     baseline="gradient boosting",
     cases={
-        "200": Case((less("error", 0.0194, "SPGPC"), less("−log p", 0.051, "SPGPC")), minutes=4),
-        "400": Case((less("error", 0.0179, "SPGPC"), less("−log p", 0.048, "SPGPC")), minutes=8),
+        "200": Case((less("error", 0.0194, "SPGPC", why=HELD), less("−log p", 0.051, "SPGPC", why=HELD)), minutes=2),
+        "400": Case((less("error", 0.0179, "SPGPC", why=HELD), less("−log p", 0.048, "SPGPC", why=HELD)), minutes=3),
     },
 )
 def usps(case: str, how: How) -> dict[str, Found]:

@@ -10,6 +10,7 @@ import zoo
 from structgp.decide import acquire, knowledge, search, surrogate
 from structgp.decide.optimise import Optimiser
 from structgp.decide.surrogate import beliefs_about
+from structgp.files.values import Reader, Writer
 from structgp.learn.lockstep import minimise_all
 
 SPACE = sg.Space(a=(-5, 10), b=(0, 15))
@@ -189,6 +190,14 @@ def test_an_optimiser_that_was_saved_goes_on_as_if_it_had_not_been_stopped(tmp_p
     opt.save(tmp_path / "opt.structgp")
     again = sg.load(tmp_path / "opt.structgp")
     assert [one.point for one in again.suggest(2)] == [one.point for one in opt.suggest(2)]
+
+
+def test_an_optimiser_of_older_files_had_modes_that_nothing_asks_for():
+    writer = Writer()
+    content = writer.encode(told(3), "it")
+    ((_, fields),) = content.items()
+    again = Reader(writer.arrays).decode({"Optimiser": {**fields, "modes": {"NoSuchClass": {}}}})
+    assert again.history == told(3).history
 
 
 @pytest.mark.parametrize("often", [40, 10], ids=["from-all", "from-some"])

@@ -64,6 +64,9 @@ OLDER: dict[str, Callable[[dict[str, Any]], Any]] = {
     "CoupledKalman": lambda fields: IndependentKalman((Kalman(fields["harmonics"]),) * fields["latents"]),
 }
 
+# Fields that older files have and nothing asks for any more.
+GONE: dict[str, frozenset[str]] = {"Optimiser": frozenset({"modes"})}
+
 
 def _fitted_latents(inference: Inferred, **parts: Any) -> Fitted:
     """Several classes as older files have them: without what follows from the sites."""

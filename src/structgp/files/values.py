@@ -28,7 +28,7 @@ import numpy as np
 
 from .. import __version__
 from .._types import PlainFunction
-from .rules import OLDER, Damage, check, complete
+from .rules import GONE, OLDER, Damage, check, complete
 
 PACKAGE = __package__.rpartition(".")[0]
 # Where values are defined. Of two classes with one name the first keeps it; the second goes by its module as well.
@@ -212,7 +212,8 @@ class Reader:
         """A value with these fields: converted and checked as its constructor would do."""
         if is_estimator(cls):
             return self._estimator(cls, content)
-        fields = fields_of(cls)
+        fields, gone = fields_of(cls), GONE.get(cls.__name__, frozenset())
+        content = {name: item for name, item in content.items() if name not in gone}
         strange = [name for name in content if name not in fields]
         if strange:
             raise Damage(f"{cls.__name__} has no field {strange[0]!r}; it has {', '.join(fields)}")

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import stdtrit
 
 from ...learn.clock import NEVER, OUT_OF_TIME, Deadline
 from ...learn.peak import choose as averaging
@@ -35,7 +36,7 @@ from .timing import Timing, Watch
 FEW_ROWS = 20  # below this no row can be spared
 ALIKE = 1e-3  # of two candidates that differ by less, the first is taken
 ORIGINS = 5  # places from which a candidate forecasts, at most
-CLEARLY = 4.0  # standard errors by which forecasts must be worse to count: of five, by chance 1 in 100
+BY_CHANCE = 0.02  # how rarely forecasts that are as good may look so much worse; of five pieces 3 standard errors
 FEW_PIECES = 3  # forecasts from fewer places have no standard error to speak of
 
 Say = Callable[[str, int, float | None], None]  # what is done, the number of the evaluation, the best log evidence so far
@@ -274,7 +275,8 @@ def _good_forecasters(ran: list[Attempt]) -> list[Attempt]:
         return ran
     best = max(pieces.values(), key=np.mean)
     behind = {key: best - scores for key, scores in pieces.items() if len(scores) == len(best)}
-    near = [key for key, d in behind.items() if d.mean() <= CLEARLY * d.std(ddof=1) / np.sqrt(len(d))]
+    clearly = stdtrit(len(best) - 1, 1 - BY_CHANCE)
+    near = [key for key, d in behind.items() if d.mean() <= clearly * d.std(ddof=1) / np.sqrt(len(d))]
     return [attempt for attempt in ran if id(attempt) in near]
 
 
