@@ -169,6 +169,7 @@ def crew_for(over: Any, room: float) -> Crew:
         try:
             return Cluster(Client(over))
         except (OSError, ValueError) as problem:
+            _forget_unconnected()
             raise ConnectionError(
                 f"no Dask scheduler answers at over={over!r} ({problem}): an address is like 'tcp://10.0.0.1:8786'"
             ) from None
@@ -210,6 +211,18 @@ def lazy_array(parts: list[Any], width: tuple[int, ...] = ()) -> Any:
 
 
 def _current_client() -> Any:
+    client = _default_client()
+    return client if client is not None and client.status == "running" else None
+
+
+def _forget_unconnected() -> None:
+    """A client that found no scheduler is no longer the current one, for which everything would wait for ever."""
+    client = _default_client()
+    if client is not None and client.status != "running":
+        client.close()
+
+
+def _default_client() -> Any:
     distributed = sys.modules.get("distributed")
     if distributed is None:  # nobody can have a client without it
         return None

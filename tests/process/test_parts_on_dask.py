@@ -8,6 +8,7 @@ import warnings
 import dask
 import dask.array as da
 import dask.dataframe as dd
+import distributed
 import joblib
 import numpy as np
 import pandas as pd
@@ -94,6 +95,8 @@ def test_partitions_may_have_no_rows_and_begin_with_dates(x64):
 def test_an_address_without_a_scheduler_is_said(table):
     with pytest.raises(ConnectionError, match="no Dask scheduler answers at over='dask'"):
         GP.fit(table["t"], table["y"], over="dask")
+    with pytest.raises(ValueError, match="No clients found"):  # nothing waits for one that never connected
+        distributed.default_client()
 
 
 def test_collections_have_the_same_partitions(table):
