@@ -84,9 +84,14 @@ class Likelihood(Parametrised):
         numbered = lambda what, count: [what if count == 1 else f"{what} {number}" for number in range(1, count + 1)]
         return (*numbered("gate", gates), *numbered("signal", signals)) if gates else ()
 
-    def joins(self, rows: int) -> bool:
-        """Whether sites of several latents at so many places are full matrices: else a number for each keeps them apart."""
+    @property
+    def coupled(self) -> bool:
+        """Whether the sites of several latents are full matrices: else one number for each latent keeps them apart."""
         return False
+
+    def joins(self, rows: int) -> bool:
+        """The same for sites at so many places."""
+        return self.coupled
 
     @property
     def log_concave(self) -> bool:

@@ -76,10 +76,8 @@ class Categorical(Unordered):
     and the variational bound, which search among them, are that exact; Laplace's method, the default, needs no averages.
     """
 
+    coupled = True
     default_inference = "laplace"
-
-    def joins(self, rows: int) -> bool:
-        return True
 
     def log_prob(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> Numbers:
         return self._of_class(jax.nn.log_softmax(f, axis=-1), y)

@@ -38,6 +38,7 @@ class HeteroscedasticGaussian(Likelihood):
     """
 
     latents = 2
+    coupled = True
     latent_names = ("log noise", "signal")
     default_inference = "ep"
     inferences = ("ep", "power-ep", "variational")
@@ -45,9 +46,6 @@ class HeteroscedasticGaussian(Likelihood):
     @property
     def signal(self) -> tuple[int, Likelihood]:
         return 1, Gaussian(0.0)
-
-    def joins(self, rows: int) -> bool:
-        return True
 
     def log_prob(self, y: Numbers, f: Numbers, extra: Numbers = 1.0) -> Numbers:
         g, f = f[..., 0], f[..., 1]
