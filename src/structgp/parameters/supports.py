@@ -78,7 +78,8 @@ class Positive(Support):
     """Greater than zero, by the logarithm."""
 
     def constrain(self, free: Any) -> Any:
-        return library(free).exp(free)
+        with np.errstate(over="ignore"):  # beyond what can be said there is no density
+            return library(free).exp(free)
 
     def free(self, value: Any) -> Any:
         return library(value).log(value)
