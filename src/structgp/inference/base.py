@@ -191,8 +191,8 @@ def search(
 ) -> Found:
     """The sites from the first of the warm starts that leads to any, or the likeliest from `every` one and those below.
 
-    Else the likeliest that sites which say nothing, and those of the real side of a switch, lead to; where nothing leads
-    nowhere, also that to which easier problems lead, which is then said.
+    Else the likeliest that sites which say nothing, and those of the real side of a switch, lead to; where the former
+    lead nowhere, also what easier problems lead to, which is then said.
     """
     found: list[Found] = []
     for start in warm:
