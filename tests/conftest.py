@@ -38,9 +38,8 @@ def pytest_collectstart():
 
 
 def pytest_collection_finish():
-    """What was imported is never looked at again, and tracing, which makes many objects, is interrupted less often."""
+    """What was imported is never looked at again."""
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
     gc.enable()
 
 
@@ -53,6 +52,7 @@ def pytest_runtest_teardown():
     maps = Path("/proc/self/maps")
     if next(_finished) % 20 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > MAPPED:
         jax.clear_caches()
+        gc.collect()  # programs that are held in a circle as well
 
 
 # Nearly all the time of the tests is XLA's, so that programs are counted, whether they are compiled or found in the cache on
