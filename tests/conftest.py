@@ -2,6 +2,7 @@ import collections
 import gc
 import itertools
 import os
+import sys
 from pathlib import Path
 
 import hypothesis
@@ -48,7 +49,9 @@ _finished = itertools.count()
 
 
 def pytest_runtest_teardown():
-    """Let go of compiled programs when there are many: those that are needed again come from the cache on disk."""
+    """Let go of pictures, and of compiled programs when there are many: those that are needed again come from the cache on disk."""
+    if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
+        pyplot.close("all")
     maps = Path("/proc/self/maps")
     if next(_finished) % 20 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > MAPPED:
         jax.clear_caches()
