@@ -49,7 +49,7 @@ _finished = itertools.count()
 
 
 def pytest_runtest_teardown():
-    """Let go of pictures, and of compiled programs when there are many: those that are needed again come from the cache on disk."""
+    """Let go of pictures, and of many compiled programs: those that are needed again come from the cache on disk."""
     if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
         pyplot.close("all")
     maps = Path("/proc/self/maps")
